@@ -9,12 +9,14 @@
 
 #include <fmt/format.h>
 
+#include "apps/computed_pages.h"
 #include "apps/console_flags.h"
 #include "apps/fleet_console.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
+#include "apps/own_server.h"
 #include "apps/scaled_pools.h"
 #include "apps/verbs.h"
 #include "autoscaler/facts_log.h"
@@ -29,6 +31,7 @@
 #include "launch/scaler_pages.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "net/json_response.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -126,23 +129,47 @@ Result<void> check(const gateway::GatewayConfig& config) {
   return GatewayScaling::check(config);
 }
 
-// GET /v1/autoscaler, /metrics, /health, and the console's pages.
+// GET /v1/autoscaler, /v1/whatif, /metrics, /health, and the console's pages.
 std::unique_ptr<net::HttpServer> make_listener(const gateway::GatewayConfig& config,
                                                const net::AllowedHosts& hosts,
                                                const launch::FleetScaler& scaler,
-                                               FleetConsole* console, base::Log& log) {
+                                               ComputedPages& computed, FleetConsole* console,
+                                               base::Log& log) {
   return std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = config.autoscaler.host,
                                .port = config.autoscaler.port,
                                .connections_max = 64,
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.autoscaler.host)},
-      [&scaler, console](const net::HttpRequest& request,
-                         const std::shared_ptr<net::Exchange>& exchange) {
+      [&scaler, &computed, console](const net::HttpRequest& request,
+                                    const std::shared_ptr<net::Exchange>& exchange) {
         if (console != nullptr && console->handle(request, exchange)) return;
+        if (computed.handle(request, exchange)) return;
         exchange->send(launch::scaler_answer(request, scaler.states()));
       },
       log);
+}
+
+// Of one that does not lead, in a pod of its own: probes see that it is well, and whoever asks for
+// decisions that it makes none. Null where it does not listen, or another process does there.
+std::unique_ptr<net::HttpServer> listen_on_standby(const gateway::GatewayConfig& config,
+                                                   base::Log& log) {
+  const bool has_own_address =
+      config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kKubernetes;
+  if (!has_own_address || config.autoscaler.port <= 0) return nullptr;
+  auto listener = std::make_unique<net::HttpServer>(
+      net::HttpServer::Options{.address = config.autoscaler.host,
+                               .port = config.autoscaler.port,
+                               .connections_max = 64,
+                               .descriptors_spared = 0},
+      [](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (request.path == "/health") return exchange->send(launch::scaler_answer(request, {}));
+        exchange->send(net::error_response(
+            {.status = 503, .code = "stands_by", .message = "another autoscaler leads"}));
+      },
+      log);
+  if (listener->start().ok()) return listener;
+  return nullptr;
 }
 
 // An autoscaler at work: where it decides, and for how long.
@@ -173,6 +200,7 @@ class Deciding {
   std::unique_ptr<launch::FactsRecorder> recorder_;
   std::unique_ptr<launch::RemoteFleet> fleet_;
   std::unique_ptr<launch::FleetScaler> scaler_;
+  std::unique_ptr<ComputedPages> computed_;
   std::unique_ptr<FleetConsole> console_;
   std::unique_ptr<net::HttpServer> listener_;
   std::unique_ptr<launch::KedaScaler> keda_;
@@ -239,14 +267,20 @@ Result<void> Deciding::listen() {
   }
   if (config_.autoscaler.port < 0) return {};
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config_.allowed_hosts));
+  TRY_ASSIGN(std::string program, own_program());
+  computed_ = std::make_unique<ComputedPages>(
+      ComputedPages::Parts{.program = std::move(program),
+                           .facts_file = arguments_.text("--record-facts"),
+                           .capacity_file = {}});
   if (has_operators_console(arguments_)) {
     console_ = std::make_unique<FleetConsole>(
         FleetConsole::Parts{.gateway = nullptr,
                             .states = [this] { return scaler_->states(); },
+                            .computed = computed_.get(),
                             .clock = clock_,
                             .log = log_});
   }
-  listener_ = make_listener(config_, hosts, *scaler_, console_.get(), log_);
+  listener_ = make_listener(config_, hosts, *scaler_, *computed_, console_.get(), log_);
   TRY(listener_->start());
   return write_output(
       fmt::format("listening on http://{}\n",
@@ -303,6 +337,7 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
                                   const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  warn_of_root(log);
   const cli::Interrupt interrupt;
   if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone) {
     Deciding deciding(config, arguments, clock, log);
@@ -313,8 +348,10 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   const std::chrono::seconds lease(config.autoscaler.lease_s);
   TRY_ASSIGN(std::unique_ptr<launch::LeadStore> store, open_lead_store(config, lease, shared));
   launch::Lead lead(std::move(store), lease, shared, log);
+  std::unique_ptr<net::HttpServer> standby;
   for (bool is_first = true; !lead.try_to_lead(); is_first = false) {
     if (is_first) log.info("stands by: another autoscaler leads, or nobody says who does");
+    if (standby == nullptr) standby = listen_on_standby(config, log);
     const auto until = std::chrono::steady_clock::now() + lead.look_again();
     constexpr std::chrono::milliseconds kSlice{100};
     while (std::chrono::steady_clock::now() < until && !interrupt.pending()) {
@@ -322,6 +359,8 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
     }
     if (interrupt.pending()) return {};
   }
+  if (standby != nullptr) standby->stop(std::chrono::milliseconds(0));
+  standby.reset();
   Deciding deciding(config, arguments, shared, log);
   TRY(deciding.begin(&lead));
   return deciding.go_on(interrupt);

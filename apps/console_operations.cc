@@ -10,12 +10,18 @@
 #include "base/json_writer.h"
 #include "gateway/admin_pages.h"
 #include "net/json_response.h"
+#include "net/url.h"
 
 namespace pelton::apps {
 namespace {
 
 constexpr std::string_view kSession = "/console/session";
+constexpr std::string_view kConfig = "/console/config";
 constexpr std::string_view kWorkers = "/console/workers/";
+
+std::string_view address_of(const net::HttpRequest& request) {
+  return std::string_view(request.remote).substr(0, request.remote.rfind(':'));
+}
 
 net::HttpResponse refusal(const api::ApiError& error) {
   return net::json_response(api::error_body(error), error.status);
@@ -23,9 +29,10 @@ net::HttpResponse refusal(const api::ApiError& error) {
 
 }  // namespace
 
-ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, const base::Clock& clock,
-                                     base::Log& log)
+ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload,
+                                     const base::Clock& clock, base::Log& log)
     : gateway_(gateway),
+      reload_(reload),
       clock_(clock),
       log_(log),
       sessions_({.account_of =
@@ -59,9 +66,51 @@ bool ConsoleOperations::handle(const net::HttpRequest& request, net::Exchange& e
                                            .code = "no_operators"}));
     return true;
   }
+  if (reload_ != nullptr && request.path == kConfig) {
+    exchange.send(configure(request));
+    return true;
+  }
   if (!request.path.starts_with(kWorkers)) return false;
   exchange.send(command(request));
   return true;
+}
+
+std::variant<console::Sessions::Account, net::HttpResponse> ConsoleOperations::admit(
+    const net::HttpRequest& request, std::string_view what, std::string_view target) {
+  std::variant<console::Sessions::Account, net::HttpResponse> who = sessions_.admit(request);
+  if (const auto* refused = std::get_if<net::HttpResponse>(&who)) {
+    note({.what = what,
+          .target = target,
+          .result = refused->status == 401 ? "refused: not signed in" : "refused: another page",
+          .who = {},
+          .from = address_of(request)});
+  }
+  return who;
+}
+
+// A dry run asks for a session, too, as it reads what the text names: keys, certificates. It
+// changes nothing, so there is nothing to note.
+net::HttpResponse ConsoleOperations::configure(const net::HttpRequest& request) {
+  constexpr std::string_view kWhat = "configure";
+  if (request.method != "PUT") {
+    net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
+    refused.headers.add("Allow", "PUT");
+    return refused;
+  }
+  std::variant<console::Sessions::Account, net::HttpResponse> who = admit(request, kWhat, {});
+  if (auto* refused = std::get_if<net::HttpResponse>(&who)) return std::move(*refused);
+  const std::string& name = std::get<console::Sessions::Account>(who).name;
+  net::HttpResponse response = reload_->replace(request, name);
+  if (net::query_value(request.query, "dry_run").value_or("false") == "false") {
+    note({.what = kWhat,
+          .target = {},
+          .result = response.status == 200   ? "done"
+                    : response.status == 412 ? "refused: changed meanwhile"
+                                             : "refused: wrong",
+          .who = name,
+          .from = address_of(request)});
+  }
+  return response;
 }
 
 net::HttpResponse ConsoleOperations::command(const net::HttpRequest& request) {
@@ -75,23 +124,14 @@ net::HttpResponse ConsoleOperations::command(const net::HttpRequest& request) {
   if (request.method != "POST") {
     return refusal(api::method_not_allowed(request.method, request.path));
   }
-  const std::string_view from =
-      std::string_view(request.remote).substr(0, request.remote.rfind(':'));
-  std::variant<console::Sessions::Account, net::HttpResponse> who = sessions_.admit(request);
-  if (auto* refused = std::get_if<net::HttpResponse>(&who)) {
-    note({.what = word,
-          .target = worker,
-          .result = refused->status == 401 ? "refused: not signed in" : "refused: another page",
-          .who = {},
-          .from = from});
-    return std::move(*refused);
-  }
+  std::variant<console::Sessions::Account, net::HttpResponse> who = admit(request, word, worker);
+  if (auto* refused = std::get_if<net::HttpResponse>(&who)) return std::move(*refused);
   const bool is_known = gateway_.command(worker, *wanted);
   note({.what = word,
         .target = worker,
         .result = is_known ? "done" : "no such worker",
         .who = std::get<console::Sessions::Account>(who).name,
-        .from = from});
+        .from = address_of(request)});
   if (is_known) return net::json_response("{}");
   return refusal({.status = 404,
                   .message = fmt::format("no worker is named '{}'", worker),

@@ -1,10 +1,11 @@
 // What an operator does from a gateway's console, once he has signed in with his key: commands to
-// workers. Each command is a line of the log that begins with "audit: " (of strangers' some, and
-// their number); the last kLines of those
-// who had signed in are shown on the page Fleet.
+// workers, and another configuration. Each command is a line of the log that begins with "audit: "
+// (of strangers' some, and their number); the last kLines of those who had signed in are shown on
+// the page Fleet.
 //
 //   /console/session                          console/sessions.h
 //   POST /console/workers/NAME/drain, undrain, eject, restore
+//   PUT  /console/config, as PUT /v1/config (apps/gateway_reload.h); ?dry_run=true
 //
 // Owned by the console; handle() runs on the listener's net threads, rows() on any.
 #pragma once
@@ -15,7 +16,9 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <variant>
 
+#include "apps/gateway_reload.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "console/sessions.h"
@@ -29,8 +32,9 @@ class ConsoleOperations {
  public:
   static constexpr size_t kLines = 64;
 
-  // All outlive it.
-  ConsoleOperations(gateway::Gateway& gateway, const base::Clock& clock, base::Log& log);
+  // All outlive it. `reload`: null: nobody writes the configuration here.
+  ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload, const base::Clock& clock,
+                    base::Log& log);
 
   // Whether there is a key to sign in with.
   bool may_sign_in() const { return gateway_.has_operators(); }
@@ -48,9 +52,15 @@ class ConsoleOperations {
     std::string_view from;
   };
   net::HttpResponse command(const net::HttpRequest& request);
+  net::HttpResponse configure(const net::HttpRequest& request);
+  // Who may; an answer if nobody does, which has been noted.
+  std::variant<console::Sessions::Account, net::HttpResponse> admit(const net::HttpRequest& request,
+                                                                    std::string_view what,
+                                                                    std::string_view target);
   void note(const Event& event);
 
   gateway::Gateway& gateway_;
+  GatewayReload* const reload_;
   const base::Clock& clock_;
   base::Log& log_;
   console::Sessions sessions_;

@@ -39,8 +39,11 @@ Result<Json> ask(const cli::Arguments& arguments, std::string method, const std:
   TRY_ASSIGN(Json json, Json::parse(response.body));
   if (response.status == 200) return json;
   const Json* error = json.find("error");
-  const std::string words =
+  std::string words =
       error == nullptr ? "" : error->string("message").value_or("no reason was given");
+  if (const Json* failed = json.find("failed"); failed != nullptr && failed->is_array()) {
+    words = "not done at " + failed->dump();
+  }
   if (error != nullptr && error->string("code") == std::optional<std::string>("worker_not_found")) {
     return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet ls` lists them", "NAME"};
   }
@@ -220,6 +223,28 @@ Result<void> set_role(const cli::Arguments& arguments) {
   return {};
 }
 
+Result<void> erase(const cli::Arguments& arguments) {
+  std::string path = "/v1/reset_prefix_cache";
+  if (arguments.has("--tenant")) {
+    path += "?tenant=" + net::percent_encode(arguments.text("--tenant"));
+  }
+  TRY(ask(arguments, "POST", path));
+  return {};
+}
+
+cli::Verb erase_verb() {
+  return {.name = "fleet erase",
+          .summary = "Makes all workers forget what they have computed, or one tenant's.",
+          .about =
+              "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
+              "peer; a disk forgets everybody's. Fails where a worker does not answer: what it\n"
+              "keeps on a disk under a key file is erased by pelton kv erase. What is computed\n"
+              "just then may be found afterwards.",
+          .flags = {admin_flag(), {.name = "--tenant", .value = "NAME", .help = "this one's only"}},
+          .examples = {"pelton fleet erase --tenant acme"},
+          .run = erase};
+}
+
 cli::Verb role_verb() {
   return {.name = "fleet role",
           .summary = "Makes a worker compute prompts, go on with answers, or both.",
@@ -236,15 +261,18 @@ cli::Verb role_verb() {
 }
 
 cli::Verb command_verb(std::string word, std::string summary) {
-  return {.name = "fleet " + word,
-          .summary = std::move(summary),
-          .positionals = {name_positional()},
-          .flags = {admin_flag()},
-          .examples = {fmt::format("pelton fleet {} gpu-7", word)},
-          .run = [word](const cli::Arguments& arguments) -> Result<void> {
-            TRY(ask(arguments, "POST", path_of(arguments) + "/" + word));
-            return {};
-          }};
+  return {
+      .name = "fleet " + word,
+      .summary = std::move(summary),
+      .about =
+          "Of this gateway alone: where there are several, each has a word of its own (--admin).",
+      .positionals = {name_positional()},
+      .flags = {admin_flag()},
+      .examples = {fmt::format("pelton fleet {} gpu-7", word)},
+      .run = [word](const cli::Arguments& arguments) -> Result<void> {
+        TRY(ask(arguments, "POST", path_of(arguments) + "/" + word));
+        return {};
+      }};
 }
 
 }  // namespace
@@ -305,8 +333,11 @@ std::vector<cli::Verb> fleet_verbs() {
                    .examples = {"pelton fleet config put gateway.toml"},
                    .run = config_put});
   verbs.push_back(role_verb());
+  verbs.push_back(erase_verb());
   verbs.push_back(fleet_init_verb());
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
+  verbs.push_back(
+      command_verb("move", "Sends a worker no new requests; running ones go on elsewhere."));
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));
   verbs.push_back(command_verb("restore", "Ends a worker's ejection."));

@@ -18,9 +18,11 @@ std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
   std::vector<std::string_view> pages;
   if (parts.gateway != nullptr) pages.emplace_back("fleet");
   if (parts.states) pages.emplace_back("scaling");
+  if (parts.computed != nullptr && parts.computed->has_capacity()) pages.emplace_back("capacity");
   if (parts.gateway == nullptr) return pages;
   pages.insert(pages.end(), {"requests", "routing"});
   if (parts.gateway->has_routes()) pages.emplace_back("splits");
+  if (parts.has_chains) pages.emplace_back("chain_figures");
   pages.insert(pages.end(), {"health", "configuration"});
   return pages;
 }
@@ -29,9 +31,10 @@ std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
 
 FleetConsole::FleetConsole(Parts parts)
     : parts_(std::move(parts)),
-      operations_(parts_.gateway == nullptr ? nullptr
-                                            : std::make_unique<ConsoleOperations>(
-                                                  *parts_.gateway, parts_.clock, parts_.log)),
+      operations_(parts_.gateway == nullptr
+                      ? nullptr
+                      : std::make_unique<ConsoleOperations>(*parts_.gateway, parts_.reload,
+                                                            parts_.clock, parts_.log)),
       feed_(parts_.clock.unix_ms() / 1000),
       streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
       ticker_({.name = "pelton-console", .interval = std::chrono::seconds(1)}, [this] { note(); }) {
@@ -79,6 +82,8 @@ bool FleetConsole::handle(const net::HttpRequest& request,
         request, {.version = kVersion,
                   .pages = pages_of(parts_),
                   .chat_port = chat_port_,
+                  .has_what_if =
+                      parts_.states && parts_.computed != nullptr && parts_.computed->has_what_if(),
                   .has_sign_in = operations_ != nullptr && operations_->may_sign_in()}));
   }
   return true;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "apps/computed_pages.h"
 #include "apps/console_operations.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -33,9 +34,12 @@ class FleetConsole {
  public:
   using States = std::vector<launch::FleetScaler::PoolState>;
   struct Parts {
-    gateway::Gateway* gateway = nullptr;  // outlives it; null: there is none here
-    std::function<States()> states;       // any thread; null: nobody scales here
-    const base::Clock& clock;             // outlives it, as the next
+    gateway::Gateway* gateway = nullptr;      // outlives it; null: there is none here
+    std::function<States()> states;           // any thread; null: nobody scales here
+    GatewayReload* reload = nullptr;          // likewise; null: nobody writes the configuration
+    const ComputedPages* computed = nullptr;  // outlives it; null: nothing is computed
+    bool has_chains = false;
+    const base::Clock& clock;  // outlives it, as the next
     base::Log& log;
   };
   explicit FleetConsole(Parts parts);

@@ -1,13 +1,19 @@
 // pelton gateway: one address before many workers, until SIGTERM or Ctrl-C.
 #include "gateway/gateway.h"
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "apps/chains_flags.h"
+#include "apps/computed_pages.h"
 #include "apps/console_flags.h"
 #include "apps/fleet_console.h"
 #include "apps/gateway_chains.h"
@@ -15,9 +21,11 @@
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
+#include "apps/own_server.h"
 #include "apps/scaling_exchange.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "capacity/capacity_file.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
 #include "console/pages.h"
@@ -31,7 +39,7 @@ namespace {
 
 using cli::Flag;
 
-constexpr std::chrono::seconds kDrainTime{25};
+constexpr std::chrono::seconds kLastTime{2};
 constexpr std::chrono::seconds kStopTime{10};  // for replicas, which have nothing to do then
 
 // Closed before the gateway goes.
@@ -50,10 +58,38 @@ void send_chat(const net::HttpRequest& request, net::Exchange& exchange, bool ha
                       : console::only_for_reading(request));
 }
 
-Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::Gateway& gateway,
-                                 GatewayChains* chains, GatewayReload& reload,
-                                 const GatewayScaling* scaling, ScalingExchange& others,
-                                 FleetConsole* console, bool has_chat, base::Log& log) {
+// What they answer with.
+struct Answering {
+  gateway::Gateway& gateway;
+  GatewayReload& reload;
+  ScalingExchange& others;
+  ComputedPages& computed;
+  GatewayChains* chains = nullptr;          // null: there are none
+  const GatewayScaling* scaling = nullptr;  // null: nobody scales here
+  FleetConsole* console = nullptr;          // null: there is none
+  bool has_chat = false;
+};
+
+void answer_operator(const Answering& with, const net::HttpRequest& request,
+                     const std::shared_ptr<net::Exchange>& exchange) {
+  if (with.console != nullptr && with.console->handle(request, exchange)) return;
+  if (with.computed.handle(request, exchange)) return;
+  if (request.path == "/v1/config" || request.path == "/v1/config/state") {
+    return exchange->send(with.reload.answer(request));
+  }
+  if (with.scaling != nullptr && request.path == "/v1/autoscaler") {
+    return exchange->send(with.scaling->page());
+  }
+  // One that is in this process is the only one.
+  if (with.scaling == nullptr && with.others.handle(request, exchange)) return;
+  with.gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
+    if (with.scaling != nullptr) with.scaling->add_metrics(text);
+    if (with.chains != nullptr) with.chains->add_metrics(text);
+  });
+}
+
+Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Answering& with,
+                                 base::Log& log) {
   TRY_ASSIGN(const net::AllowedHosts hosts, net::AllowedHosts::parse(config.allowed_hosts));
   Listeners listeners;
   listeners.http = std::make_unique<net::HttpServer>(
@@ -64,22 +100,23 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
           .connections_max = 16'384,
           .hosts = hosts.at(config.host),
           .takes_body =
-              [&gateway](const net::HttpRequest& head) { return gateway.takes_body(head); }},
-      [&gateway, chains, has_chat](net::HttpRequest request,
-                                   const std::shared_ptr<net::Exchange>& exchange) {
-        if (has_chat && console::is_console_path(request.path)) {
-          return send_chat(request, *exchange, chains != nullptr);
+              [with](const net::HttpRequest& head) { return with.gateway.takes_body(head); }},
+      [with](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+        if (with.has_chat && console::is_console_path(request.path)) {
+          return send_chat(request, *exchange, with.chains != nullptr);
         }
-        if (chains != nullptr && chains->handle(request, exchange)) return;
-        gateway.handle(std::move(request), exchange);
+        if (with.chains != nullptr && with.chains->handle(request, exchange)) return;
+        with.gateway.handle(std::move(request), exchange);
       },
       log);
   TRY(listeners.http->start());
-  if (console != nullptr && has_chat) console->set_chat_port(listeners.http->port());
+  if (with.console != nullptr && with.has_chat) {
+    with.console->set_chat_port(listeners.http->port());
+  }
   if (config.grpc_port >= 0) {
     listeners.grpc = std::make_unique<gateway::GrpcListener>(
-        [&gateway](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
-          gateway.handle_grpc(std::move(request), exchange);
+        [with](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+          with.gateway.handle_grpc(std::move(request), exchange);
         },
         log);
     TRY(listeners.grpc->open({.address = config.grpc_host,
@@ -94,20 +131,8 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
                                .descriptors_spared = 0,
                                .hosts = hosts.at(config.admin_host),
                                .body_bytes_max = size_t{32} << 20},
-      [&gateway, &reload, &others, scaling, console](
-          const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
-        if (console != nullptr && console->handle(request, exchange)) return;
-        if (request.path == "/v1/config" || request.path == "/v1/config/state") {
-          return exchange->send(reload.answer(request));
-        }
-        if (scaling != nullptr && request.path == "/v1/autoscaler") {
-          return exchange->send(scaling->page());
-        }
-        // One that is in this process is the only one.
-        if (scaling == nullptr && others.handle(request, exchange)) return;
-        gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
-          if (scaling != nullptr) scaling->add_metrics(text);
-        });
+      [with](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
+        answer_operator(with, request, exchange);
       },
       log);
   TRY(listeners.admin->start());
@@ -116,13 +141,28 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, gateway::
 
 // Null: nobody could see it.
 std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
-                                                gateway::Gateway& gateway,
+                                                gateway::Gateway& gateway, GatewayReload& reload,
                                                 const GatewayScaling* scaling,
+                                                const ComputedPages& computed, bool has_chains,
                                                 const base::Clock& clock, base::Log& log) {
   if (config.admin_port < 0) return nullptr;
-  FleetConsole::Parts parts{.gateway = &gateway, .states = nullptr, .clock = clock, .log = log};
+  FleetConsole::Parts parts{.gateway = &gateway,
+                            .states = nullptr,
+                            .reload = &reload,
+                            .computed = &computed,
+                            .has_chains = has_chains,
+                            .clock = clock,
+                            .log = log};
   if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
   return std::make_unique<FleetConsole>(std::move(parts));
+}
+
+Result<std::unique_ptr<ComputedPages>> computed_pages(const cli::Arguments& arguments) {
+  TRY_ASSIGN(std::string program, own_program());
+  return std::make_unique<ComputedPages>(
+      ComputedPages::Parts{.program = std::move(program),
+                           .facts_file = arguments.text("--record-facts"),
+                           .capacity_file = arguments.text("--capacity")});
 }
 
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
@@ -149,6 +189,28 @@ Result<std::unique_ptr<gateway::RequestLog>> open_requests(const cli::Arguments&
                                                            base::Log& log) {
   if (!arguments.has("--record-requests")) return std::unique_ptr<gateway::RequestLog>();
   return gateway::RequestLog::open(arguments.text("--record-requests"), {}, log);
+}
+
+// What is under way may end by itself for 'drain_seconds'; what has not then ends with an error
+// that says so, for which there is kLastTime.
+void stop_serving(gateway::Gateway& gateway, Listeners& listeners) {
+  using std::chrono::steady_clock;
+  gateway.drain();
+  const std::chrono::milliseconds drain = gateway.drain_time();
+  const auto end = steady_clock::now() + drain + kLastTime;
+  std::jthread last([&gateway, drain](const std::stop_token& stopped) {
+    std::mutex mutex;
+    std::condition_variable_any over;
+    std::unique_lock lock(mutex);
+    over.wait_for(lock, stopped, drain, [] { return false; });
+    if (!stopped.stop_requested()) gateway.interrupt();
+  });
+  const auto left = [&end] {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
+    return std::max(left, std::chrono::milliseconds(0));
+  };
+  if (listeners.grpc != nullptr) listeners.grpc->close(left());
+  listeners.http->stop(left());
 }
 
 // On stdout: where it listens.
@@ -180,6 +242,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TextsByFile texts;
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
   TRY(check_chains(arguments));
+  if (arguments.has("--capacity")) TRY(capacity::read_needs(arguments.text("--capacity")));
   const bool scales = arguments.has("--with-autoscaler");
   const bool has_chat = has_console(arguments);
   if (scales) TRY(check_alone(config));
@@ -187,6 +250,7 @@ Result<void> run(const cli::Arguments& arguments) {
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  warn_of_root(log);
   if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
     log.info("limits of keys are this gateway's own: others are found by [etcd] only");
   }
@@ -209,28 +273,41 @@ Result<void> run(const cli::Arguments& arguments) {
   ScalingExchange others(gateway, demand_count);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
+  TRY_ASSIGN(const std::unique_ptr<ComputedPages> computed, computed_pages(arguments));
   std::unique_ptr<FleetConsole> console;  // null: nobody could see it, or should
   if (has_operators_console(arguments)) {
-    console = operators_console(config, gateway, scaling.get(), clock, log);
+    console = operators_console(config, gateway, reload, scaling.get(), *computed,
+                                chains != nullptr, clock, log);
   }
-  TRY_ASSIGN(Listeners listeners,
-             open_listeners(config, gateway, chains.get(), reload, scaling.get(), others,
-                            console.get(), has_chat, log));
+  TRY_ASSIGN(Listeners listeners, open_listeners(config,
+                                                 {.gateway = gateway,
+                                                  .reload = reload,
+                                                  .others = others,
+                                                  .computed = *computed,
+                                                  .chains = chains.get(),
+                                                  .scaling = scaling.get(),
+                                                  .console = console.get(),
+                                                  .has_chat = has_chat},
+                                                 log));
   if (scales) scaling->start();
   announce(listeners, config, log);
 
   while (interrupt.next() == cli::Interrupt::Event::kHangUp) reload.reload("SIGHUP");
-  gateway.drain();
-  if (listeners.grpc != nullptr) listeners.grpc->close(kDrainTime);
-  listeners.http->stop(kDrainTime);
+  stop_serving(gateway, listeners);
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
   return {};
 }
 
-// What it keeps of what it hears.
-std::vector<Flag> record_flags() {
-  return {{.name = "--record-facts",
+// Files beside the configuration: what it keeps of what it hears, and what machines there are.
+std::vector<Flag> file_flags() {
+  return {{.name = "--capacity",
+           .value = "FILE",
+           .help = "machines, variants and demands, as docs/capacity.md has it: the console's page "
+                   "Capacity, and /v1/capacity at the admin listener",
+           .may_be_empty = false,
+           .only_with = {{"--config"}}},
+          {.name = "--record-facts",
            .value = "FILE",
            .help = "keep the facts that the autoscaler hears and what it decides, for pelton "
                    "autoscale --replay; at 64 MiB it becomes FILE.1",
@@ -293,10 +370,11 @@ cli::Verb gateway_verb() {
       .examples = {"pelton gateway --new-key fleet.key",
                    "pelton gateway --config gateway.toml --check",
                    "pelton gateway --config gateway.toml",
-                   "pelton gateway --config gateway.toml --record-requests requests.jsonl"},
+                   "pelton gateway --config gateway.toml --record-requests requests.jsonl",
+                   "pelton gateway --config gateway.toml --capacity capacity.toml"},
       .run = run,
   };
-  for (Flag& flag : record_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : file_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : console_flags("operators")) {
     flag.only_with = {{"--config"}};
     verb.flags.push_back(std::move(flag));

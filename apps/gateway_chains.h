@@ -24,6 +24,9 @@ class GatewayChains {
   // Answers a request to /v1/chains; false: it is none.
   bool handle(net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
 
+  // Any thread.
+  void add_metrics(telemetry::PrometheusText& text) const { service_->figures().add_metrics(text); }
+
  private:
   GatewayChains(gateway::Gateway& gateway, const base::Clock& clock)
       : gateway_(gateway), clock_(clock) {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -59,6 +60,13 @@ api::ApiError bad_config(const Error& error) {
           .code = "bad_config"};
 }
 
+Error keys_gone() {
+  return Error{ErrorCode::kBadConfig,
+               "'keys_file' is gone; a gateway that asks for keys goes on asking until it is "
+               "started anew",
+               "keys_file"};
+}
+
 api::ApiError from_a_page() {
   return {.status = 403,
           .message =
@@ -92,13 +100,19 @@ Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolC
   return std::shared_ptr<const gateway::ModelText>(std::move(text));
 }
 
+// An error of a file says by which key of the configuration it is read.
+Error of_key(std::string_view key, const Error& error) {
+  return Error{ErrorCode::kBadConfig, fmt::format("'{}': {}", key, error.message),
+               std::string(key)};
+}
+
 // Its first line, as keys and passwords stand in files.
 Result<std::string> read_secret(const std::string& file, std::string_view field) {
   Result<std::string> text = base::read_file(file, kSecretBytesMax);
-  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, std::string(field)};
+  if (!text.ok()) return of_key(field, text.error());
   text->resize(std::min(text->find_first_of("\r\n"), text->size()));
   if (text->empty()) {
-    return Error{ErrorCode::kBadConfig, file + ": is empty", std::string(field)};
+    return of_key(field, Error{ErrorCode::kBadConfig, file + ": is empty", {}});
   }
   return text;
 }
@@ -116,7 +130,9 @@ Result<void> read_foreign_access(gateway::GatewayConfig& config) {
           return worker.pool == pool.name && worker.tls;
         });
     if (!has_tls) continue;
-    TRY_ASSIGN(pool.trust, net::TlsTrust::load({.ca = pool.ca_file, .certificate = {}, .key = {}}));
+    auto trust = net::TlsTrust::load({.ca = pool.ca_file, .certificate = {}, .key = {}});
+    if (!trust.ok()) return of_key("ca_file", trust.error());
+    pool.trust = *std::move(trust);
   }
   return {};
 }
@@ -135,16 +151,17 @@ Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etc
     TRY_ASSIGN(options.password, read_secret(etcd.password_file, "password_file"));
   }
   options.tls = etcd.tls;
-  const auto read = [](const std::string& file, std::string& into) -> Result<void> {
+  const auto read = [](std::string_view key, const std::string& file,
+                       std::string& into) -> Result<void> {
     if (file.empty()) return {};
     Result<std::string> text = base::read_file(file, kPemBytesMax);
-    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+    if (!text.ok()) return of_key(key, text.error());
     into = *std::move(text);
     return {};
   };
-  TRY(read(etcd.ca_file, options.ca));
-  TRY(read(etcd.certificate_file, options.certificate));
-  TRY(read(etcd.key_file, options.key));
+  TRY(read("ca_file", etcd.ca_file, options.ca));
+  TRY(read("certificate_file", etcd.certificate_file, options.certificate));
+  TRY(read("key_file", etcd.key_file, options.key));
   return options;
 }
 
@@ -153,7 +170,7 @@ namespace {
 Result<std::string> key_file(const std::string& file) {
   constexpr size_t kBytesMax = size_t{1} << 24;
   Result<std::string> text = base::read_file(file, kBytesMax);
-  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+  if (!text.ok()) return of_key("keys_file", text.error());
   return text;
 }
 
@@ -179,20 +196,22 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
   TRY(read_foreign_access(options.config));
   TRY_ASSIGN(options.etcd, etcd_options(options.config.etcd));
   if (!options.config.fleet_key_file.empty()) {
-    TRY_ASSIGN(const cluster::FleetKey key, cluster::FleetKey::read(options.config.fleet_key_file));
-    options.trust = net::TlsTrust::of_shared_keys(key.derive(cluster::kConnectionLabel));
-    options.block_seed = cluster::block_seed(key);
-    options.salt_secret = cluster::salt_secret(key);
-    options.peer_key = key.derive(kv_transfer::kPeerLabel).front();
-    options.limit_secret = key.derive("limits").front();
+    const auto key = cluster::FleetKey::read(options.config.fleet_key_file);
+    if (!key.ok()) return of_key("fleet_key_file", key.error());
+    options.trust = net::TlsTrust::of_shared_keys(key->derive(cluster::kConnectionLabel));
+    options.block_seed = cluster::block_seed(*key);
+    options.salt_secret = cluster::salt_secret(*key);
+    options.peer_key = key->derive(kv_transfer::kPeerLabel).front();
+    options.limit_secret = key->derive("limits").front();
   }
   const bool has_services = std::ranges::any_of(
       options.config.pools,
       [](const gateway::PoolConfig& pool) { return !pool.kubernetes_service.empty(); });
   const gateway::KubernetesConfig& api = options.config.kubernetes;
   if (has_services && api.api.starts_with("https://") && !api.ca_file.empty()) {
-    TRY_ASSIGN(options.kubernetes_trust,
-               net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}}));
+    auto trust = net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}});
+    if (!trust.ok()) return of_key("ca_file", trust.error());
+    options.kubernetes_trust = *std::move(trust);
   }
   for (const gateway::PoolConfig& pool : options.config.pools) {
     if (pool.tokenizer.empty()) continue;
@@ -250,7 +269,10 @@ void GatewayReload::reload(std::string_view why) {
 }
 
 net::HttpResponse GatewayReload::answer(const net::HttpRequest& request) {
-  if (request.method == "PUT" && request.path == "/v1/config") return replace(request);
+  if (request.method == "PUT" && request.path == "/v1/config") {
+    if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+    return replace(request, "an operator");
+  }
   if (request.method != "GET" && request.method != "HEAD") {
     net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
     refused.headers.add("Allow", request.path == "/v1/config" ? "GET, HEAD, PUT" : "GET, HEAD");
@@ -299,29 +321,67 @@ net::HttpResponse GatewayReload::state() const {
   return net::json_response(std::move(body));
 }
 
-net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
-  if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+// Of a text that is nobody's yet: read as a file beside the one that there is.
+net::HttpResponse GatewayReload::try_out(const std::string& text) {
+  const std::string fresh = file_ + ".try";
+  const Result<void> written = base::write_file(fresh, text);
+  if (!written.ok()) return refusal(api::api_error(written.error()));
+  Result<gateway::GatewayConfig> config = gateway::read_gateway_config(fresh, rules_);
+  ::unlink(fresh.c_str());
+  if (!config.ok()) return refusal(bad_config(config.error()));
+  if (!keys_file_.empty() && config->keys_file.empty()) return refusal(bad_config(keys_gone()));
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("file").string(gateway::config_text(*config));
+  const std::vector<std::string_view> kept = gateway_.takes_new_start(*config);
+  const Result<gateway::Gateway::Options> options = gateway_options(*std::move(config), texts_);
+  if (!options.ok()) return refusal(bad_config(options.error()));
+  w.key("takes_new_start").begin_array();
+  for (const std::string_view key : kept) w.string(key);
+  w.end_array().end_object();
+  return net::json_response(std::move(body));
+}
+
+net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
+  const std::string dry_run = net::query_value(request.query, "dry_run").value_or("false");
+  if (dry_run != "true" && dry_run != "false") {
+    return refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "'dry_run' is true or false", "dry_run"}));
+  }
+  if (request.body.size() > kConfigBytesMax) {
+    return refusal(bad_config({ErrorCode::kBadConfig, "it has more than 1 MiB", {}}));
+  }
   std::lock_guard lock(mutex_);
   const Result<std::string> before = base::read_file(file_, kConfigBytesMax);
   const std::string_view wanted = request.headers.get("If-Match");
   if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) {
     return refusal(changed_meanwhile());
   }
-  // Tried as a file of its own, so that what the gateway reads next is what has been tried.
-  const std::string fresh = file_ + ".new";
+  if (dry_run == "true") return try_out(request.body);
+  // Tried as a file of its own, so that what the gateway reads next is what has been tried. It
+  // takes the place of what a link leads to, with its mode.
+  std::error_code unresolved;
+  const std::filesystem::path whole = std::filesystem::canonical(file_, unresolved);
+  const std::string file = unresolved ? file_ : whole.string();
+  const std::string fresh = file + ".new";
   Result<void> done = base::write_file(fresh, request.body);
+  struct stat status {};
+  if (done.ok() && ::stat(file.c_str(), &status) == 0) {
+    ::chmod(fresh.c_str(), status.st_mode & 07777);  // its owner may: it has just been written
+  }
   if (done.ok()) done = try_reload(fresh);
-  note("an operator's", done);
+  note(fmt::format("{}'s", who), done);
   if (!done.ok()) {
     ::unlink(fresh.c_str());
     gateway_.note_bad_reload();
     return refusal(bad_config(done.error()));
   }
-  if (::rename(fresh.c_str(), file_.c_str()) != 0) {
+  if (::rename(fresh.c_str(), file.c_str()) != 0) {
+    ::unlink(fresh.c_str());
     return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));
   }
   read_ = seen_ = stamps();
-  log_.info("an operator has replaced the configuration");
+  log_.info(fmt::format("{} has replaced the configuration", who));
   net::HttpResponse response = net::json_response("{}");
   response.headers.add("ETag", etag_of(request.body));
   return response;
@@ -331,10 +391,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request) {
 Result<void> GatewayReload::try_reload(const std::string& file) {
   TRY_ASSIGN(gateway::GatewayConfig config, gateway::read_gateway_config(file, rules_));
   if (!keys_file_.empty() && config.keys_file.empty()) {
-    return Error{ErrorCode::kBadConfig,
-                 "'keys_file' is gone; a gateway that asks for keys goes on asking until it is "
-                 "started anew",
-                 "keys_file"};
+    return keys_gone();
   }
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(std::move(config), texts_));
   if (keys_file_ != options.config.keys_file || workers_file_ != options.config.workers_file) {

@@ -45,10 +45,14 @@ class GatewayReload {
 
   // GET and PUT /v1/config of the operator's listener: the file's text, under an ETag that a PUT
   // may name in If-Match. A text that is wrong changes nothing (400 with its line); a right one
-  // replaces the file and is in force. ?form=effective: what is in force, and ?form=file what the
+  // replaces the file and is in force; with ?dry_run=true it is only said what would be, as
+  // {"file": what the text comes to with all that it leaves out, "takes_new_start":[...]}.
+  // ?form=effective: what is in force, and ?form=file what the
   // file says, each with all that is left out.
   // GET /v1/config/state: {"file","at","why","error","takes_new_start":[...]} of the last reading.
   net::HttpResponse answer(const net::HttpRequest& request);
+  // The same PUT, of somebody who is known. `who`: as the log has it, "an operator".
+  net::HttpResponse replace(const net::HttpRequest& request, std::string_view who);
 
  private:
   // Of a file as it lies there; all 0: there is none.
@@ -65,7 +69,7 @@ class GatewayReload {
   Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_), stamp_of(workers_file_)}; }
   Result<void> try_reload(const std::string& file);
   void look();
-  net::HttpResponse replace(const net::HttpRequest& request);
+  net::HttpResponse try_out(const std::string& text);
   net::HttpResponse read(const net::HttpRequest& request) const;
   net::HttpResponse state() const;
   void note(std::string_view why, const Result<void>& done);

@@ -127,6 +127,10 @@ void GatewayScaling::set_draining(const Address& address, bool draining) {
   gateway_.set_draining(address.host, address.port, draining);
 }
 
+void GatewayScaling::release_memory(const Address& address) {
+  gateway_.release_memory(address.host, address.port);
+}
+
 void GatewayScaling::retire(const std::string& pool, uint64_t retirement) {
   gateway_.retire(pool, retirement);
 }

@@ -79,6 +79,12 @@ Result<void> check(const cli::Arguments& arguments) {
 Result<void> erase(const cli::Arguments& arguments) {
   TRY_ASSIGN(const Opened opened, open(arguments));
   if (arguments.has("--tenant")) {
+    if (opened.slots.empty()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "no block here is that tenant's, by this key file: the key is another one, or "
+                   "there is nothing of it",
+                   "tenant"};
+    }
     for (const SlotFile::Found& one : opened.slots) TRY(opened.file->erase(one.slot));
   } else {
     TRY(opened.file->next_generation());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "apps/listener_flags.h"
 #include "cli/terminal.h"
@@ -51,6 +52,13 @@ std::vector<Flag> life_flags() {
            .help = "the least of what is logged",
            .default_text = "info",
            .choices = {kLevels.begin(), kLevels.end()}}};
+}
+
+void warn_of_root(base::Log& log) {
+  if (::getpid() != 1 || ::geteuid() != 0) return;
+  log.warning(
+      "runs as root, which it needs for nothing: the image's own user is 65532 (runAsNonRoot, "
+      "--user)");
 }
 
 base::LogLevel log_level(const cli::Arguments& arguments) {

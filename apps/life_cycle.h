@@ -20,6 +20,9 @@ std::vector<cli::Flag> life_flags();
 
 base::LogLevel log_level(const cli::Arguments& arguments);
 
+// Of a container's first process: that it has more rights than it needs.
+void warn_of_root(base::Log& log);
+
 class LifeCycle {
  public:
   // All outlive it. `tls`: null without.

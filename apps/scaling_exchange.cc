@@ -135,6 +135,7 @@ void ScalingExchange::keep_unknown(launch::ExchangeOrder& order) const {
   };
   std::ranges::copy_if(last_.launched, std::back_inserter(order.launched), is_unknown);
   std::ranges::copy_if(last_.draining, std::back_inserter(order.draining), is_unknown);
+  std::ranges::copy_if(last_.released, std::back_inserter(order.released), is_unknown);
 }
 
 // What is as it was is not said again: an operator's own `fleet drain` stands.
@@ -146,6 +147,9 @@ void ScalingExchange::apply(const launch::ExchangeOrder& order) {
   if (order.launched != last_.launched) gateway_.set_launched(launched_workers(order.launched));
   for (const auto& one : order.draining) {
     if (!has(last_.draining, one)) gateway_.set_draining(one.host, one.port, true);
+  }
+  for (const auto& one : order.released) {
+    if (!has(last_.released, one)) gateway_.release_memory(one.host, one.port);
   }
   for (const auto& one : last_.draining) {
     const bool is_there = has(order.launched, one);

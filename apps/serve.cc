@@ -165,6 +165,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY_ASSIGN(const std::optional<int64_t> sleep_after, sleep_after_ns(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  warn_of_root(log);
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   guard_process(arguments, log);
   const base::HeapTrim heap({});

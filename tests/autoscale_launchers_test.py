@@ -244,6 +244,37 @@ start_seconds = 1
         kinds = {(method, path.split("/namespaces/ml/")[1].split("/")[0]) for method, path, body in api.writes}
         self.assertEqual(kinds, {("POST", "leases"), ("PATCH", "leases"), ("POST", "configmaps"), ("PATCH", "configmaps")}, "no more rights")
 
+    def test_one_that_stands_by_answers_probes_and_nothing_else(self):
+        """As pods do: each listens at an address of its own."""
+        api = WorkloadApi("secret", lambda address: None)
+        self.addCleanup(api.close)
+        token = self.folder / "token"
+        token.write_text("secret")
+        ports = [free_port(), free_port()]
+        self.configure(autoscaler=f'state_dir = "{self.folder / "replicas"}"\nlead = "kubernetes"\nlease = "ml/box-autoscaler"\nlease_seconds = 3\n'
+                                  f'listen = "127.0.0.1:{ports[0]}"',
+                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}',
+                       more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{token}"')
+        first = self.scaler()
+        self.wait(lambda: first.said("leads, epoch"))
+        other = self.folder / "other.toml"
+        other.write_text(self.config.read_text().replace(str(ports[0]), str(ports[1])))
+        self.config = other
+        second = self.scaler()
+        self.wait(lambda: second.said("stands by"))
+
+        def answers(port, path):
+            try:
+                return ask(port, "GET", path)[0]
+            except OSError:
+                return None
+        self.wait(lambda: answers(ports[1], "/health") == 200)
+        self.assertEqual((answers(ports[1], "/v1/autoscaler"), answers(ports[1], "/metrics")), (503, 503))
+        self.wait(lambda: answers(ports[0], "/v1/autoscaler") == 200)
+        first.end(signal.SIGKILL)
+        self.wait(lambda: answers(ports[1], "/v1/autoscaler") == 200)
+        self.assertEqual(answers(ports[1], "/health"), 200)
+
     def check_lead(self, lead, store):
         """FT-36: of several autoscalers one decides; it is killed, stopped beyond its lease, ended in order: the next goes on from what it knew."""
         state = self.folder / "replicas"

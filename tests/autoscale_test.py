@@ -38,7 +38,7 @@ def alive(pid):
 class Scaled:
     """A gateway that scales one pool of the model in the box, from zero to `most` replicas."""
 
-    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None):
+    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None, window=6):
         self.folder = pathlib.Path(folder)
         self.state = self.folder / "replicas"
         script = self.folder / "script.json"
@@ -65,7 +65,7 @@ model = "pelton-box"
 
 [pool.scale]
 max = {most}
-window = 6
+window = {window}
 idle_to_zero = 1
 {scale}
 
@@ -227,6 +227,41 @@ class Autoscale(unittest.TestCase):
         self.assertEqual(sorted(one["state"] for one in workers), ["draining", "ready"], workers)
         asked = {one["state"]: one["requests"] for one in workers}
         self.assertEqual(asked["draining"], 0, workers)
+
+    def test_one_that_stands_by_gives_its_kv_memory_back(self):
+        """A real model: what its KV cache took is the machine's again, and comes back with requests."""
+        fleet = self.scaled(scale="standby = 1", serve=[str(BOX), "--kv-cache-memory", "64MiB", "--max-num-seqs", "4"])
+        fleet.wait(lambda: fleet.page()["standby"] == 1)
+        replica = fleet.starts()[0]
+        log = fleet.state / "box.0.log"
+
+        def anonymous():
+            return int(re.search(r"^RssAnon:\s+(\d+) kB", pathlib.Path(f"/proc/{replica}/status").read_text(), re.M).group(1)) << 10
+
+        def answer(number):
+            text = " ".join(f"{number} and {i}" for i in range(700))
+            status, body = ask(fleet.port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": text, "max_tokens": 4, "seed": 1, "temperature": 0})[:2]
+            self.assertEqual(status, 200, body)
+            return json.loads(body)
+
+        def given_back():
+            return log.read_text(errors="replace").count("KV cache's memory is given back")
+
+        fleet.wait(lambda: given_back() == 1)
+        before = anonymous()
+        first = answer(0)
+        for number in range(1, 5):
+            answer(number)
+        prompt = first["usage"]["prompt_tokens"]
+        self.assertGreater(prompt, 2000)
+        served = anonymous()
+        self.assertGreater(served, before + (4 << 20), "five prompts in the KV cache")
+        fleet.wait(lambda: fleet.page()["standby"] == 1 and given_back() == 2)
+        self.assertLess(anonymous(), served - (4 << 20), "it is the machine's again")
+        again = answer(0)
+        self.assertEqual(again["choices"][0]["text"], first["choices"][0]["text"])
+        self.assertEqual((again["usage"].get("prompt_tokens_details") or {}).get("cached_tokens", 0), 0, again)
+        self.assertEqual((fleet.page()["woken"], fleet.starts()), (2, [replica]), "woken, nothing was started")
 
     def test_requests_at_any_moment_of_many_cycles_are_answered(self):
         """Requests of which many come into the moment in which the last replica goes."""

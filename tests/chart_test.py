@@ -122,6 +122,12 @@ def some_values(draw):
             values.pop(draw.choice(["keda", "hpa"]), None)
             values["pools"] = [{**some_value(draw, SCHEMA["properties"]["pools"]["items"]), "name": f"p{i}", "servedModelName": [f"m{i}", draw.choice(WORDS) + str(i)],
                                 "scale": {"min": 1, "max": 3}} for i in range(draw.randrange(1, 4))]
+            values["pools"] = [{key: value for key, value in pool.items() if key != "split" or draw.random() < 0.1} for pool in values["pools"]]
+            if draw.random() < 0.3:  # one whose split is sound
+                values["autoscaler"]["enabled"] = False
+                values = {key: value for key, value in values.items() if key not in ("keda", "hpa")}
+                values["pools"][0] |= {"tokenizer": "/mnt/models/a", "nodes": 1, "args": ["--swap-space=1"],
+                                       "split": {"mode": draw.choice(["auto", "always"]), **draw.choice([{}, {"prefill": {"replicaCount": 2}, "decode": {"replicaCount": 0}}])}}
             values["routes"] = [{"model": "m0", "to": [{"pool": "p0", "weight": draw.choice([1, 0.5])}], **draw.choice([{}, {"tenant": draw.choice(WORDS)}])}
                                 for _ in range(draw.randrange(2))]
             values["tenants"] = [{"name": draw.choice(WORDS), "models": ["m0", draw.choice(WORDS)], "weight": 2}
@@ -183,7 +189,7 @@ class Chart(unittest.TestCase):
                 self.assertEqual(made[key], one, f"{name} {key}")
 
     def test_what_is_wrong_is_refused_with_the_reason(self):
-        fleet = manifests.overlay_values("fleet")
+        fleet, split = manifests.overlay_values("fleet"), manifests.overlay_values("prefill-decode")
 
         def of(*path, base=fleet, value):
             values = copy.deepcopy(base)
@@ -200,6 +206,12 @@ class Chart(unittest.TestCase):
             ({}, "who may ask?"), (of("access", "open", value=True), "exclude each other"),
             (of("pools", 0, "nodes", value=2), "rankToken.secretName is missing"), ({"access": {"open": True}, "server": {"nodes": 2}}, "several nodes are a fleet's"),
             (of("pools", 0, "nodes", value=2) | {"rankToken": {"secretName": "a"}, "autoscaler": {"enabled": True, "mode": "act"}}, "nobody but replicaCount"),
+            (of("pools", 0, "split", value={"mode": "auto"}), "split is not for pools whose replicas come and go"),
+            *[(of("pools", 0, *path, base=split, value=value), reason) for path, value, reason in (
+                (("nodes",), 2, "rankToken.secretName is missing|of one node each"), (("tokenizer",), "", "split: tokenizer is missing"),
+                (("split", "decode", "args"), [], "args of its decode workers lack --swap-space"), (("split", "mode"), "often", "is not one of"),
+                (("args",), ["--kv-port=1", "--swap-space=1"], "args has --kv-port, which split says itself"), (("split", "both"), {}, "'both' was unexpected"))],
+            (split | {"pools": [*split["pools"], {"name": "main-decode", "servedModelName": ["x"]}]}, "another pool is called main-decode"),
             (fleet | {"inferencePool": {"enabled": True, "endpointPicker": {"name": "a"}}}, "inferencePool is for kind: server"),
             ({"access": {"open": True}, "inferencePool": {"enabled": True}}, "inferencePool.endpointPicker.name is missing"),
             (of("keda", value={"enabled": True}) | {"hpa": {"enabled": True}}, "two would write the replicas"),
@@ -207,6 +219,7 @@ class Chart(unittest.TestCase):
             (of("autoscaler", "mode", value="act") | {"keda": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
             (of("autoscaler", "mode", value="act") | {"hpa": {"enabled": True}}, "autoscaler.mode is act, beside keda or hpa"),
             (of("autoscaler", "mode", value="write"), "is not one of"),
+            (of("autoscaler", "replicaCount", value=2), "several are for autoscaler.enabled with autoscaler.mode: act"),
             (of("pools", 0, "scale", "min", value=0) | {"hpa": {"enabled": True}}, "does not go to zero"),
             (of("pools", 0, "scale", "min", value=9), "scale.min is more than scale.max"),
             (of("pools", 1, "name", value="main"), "two pools are called main"), (of("pools", value=[]), "pools is empty"),
@@ -236,6 +249,20 @@ class Chart(unittest.TestCase):
         for values, reason in cases:
             with self.subTest(reason):
                 self.assertRegex(self.refusal(values) or "it is installed", reason if "|" in reason else re.escape(reason))
+
+    def test_of_several_autoscalers_one_leads(self):
+        values = copy.deepcopy(manifests.overlay_values("autoscaled"))
+        values["autoscaler"]["replicaCount"] = 2
+        objects = self.objects(values)
+        (scaler,) = [one for one in objects if one["kind"] == "Deployment" and one["metadata"]["name"] == "pelton-autoscaler"]
+        self.assertEqual((scaler["spec"]["replicas"], scaler["spec"]["strategy"]["rollingUpdate"]), (2, {"maxSurge": 0, "maxUnavailable": 1}))
+        (role,) = [one for one in objects if one["kind"] == "Role" and one["metadata"]["name"] == "pelton-autoscaler"]
+        rights = [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]]
+        self.assertIn((["configmaps"], None, ["create", "list", "get", "patch"]), rights)
+        self.assertTrue(any(kinds == ["leases"] and "pelton-autoscaler" in (names or []) for kinds, names, _ in rights), rights)
+        (file,) = [one["data"]["gateway.toml"] for one in objects if one["kind"] == "ConfigMap" and "gateway.toml" in one.get("data", {})]
+        table = tomllib.loads(file)["autoscaler"]
+        self.assertEqual((table["lead"], table["lease"].split("/")[1]), ("kubernetes", "pelton-autoscaler"))
 
     def test_a_pools_own_values_win_also_where_they_are_nothing(self):
         values = manifests.merged(manifests.overlay_values("fleet"), {"worker": {"drainDelaySeconds": 7, "cache": {"create": True}}})

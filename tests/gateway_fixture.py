@@ -106,7 +106,7 @@ class Fleet:
             one.join()
 
     def start(self, i):
-        flags = self.flags or ("--executor", f"modelled:{self.script}")
+        flags = [str(flag).replace("{i}", str(i)) for flag in self.flags or ("--executor", f"modelled:{self.script}")]
         self.workers[i] = Process("serve", BOX, *flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
                                   "--fleet-key-file", self.key)
 

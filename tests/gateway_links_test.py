@@ -31,7 +31,7 @@ class Proxy:
     at a time)."""
 
     def __init__(self, port):
-        self.target, self.to, self.fro, self.links = port, "pass", "pass", []
+        self.target, self.to, self.fro, self.links, self.still = port, "pass", "pass", [], set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -58,7 +58,7 @@ class Proxy:
             while True:
                 if not select.select([source], [], [], 0.05)[0]:
                     continue
-                mode = getattr(self, way)
+                mode = "hold" if source in self.still else getattr(self, way)
                 if mode == "hold":
                     time.sleep(0.02)
                     continue
@@ -165,6 +165,113 @@ class Links(unittest.TestCase):
     def test_FT_27_a_network_parts_one_way(self):
         """The worker hears the gateway and is not heard."""
         self.check_parted(fro="hold")
+
+    def test_a_connection_that_stands_still_is_left_while_its_watch_goes_on(self):
+        """Nothing comes of its answers and nothing breaks, and its reports say that it is well: they go on elsewhere."""
+        fleet = self.proxied(3)
+        victim = self.proxies[0]
+        streams = self.streams(fleet.gateway.port, range(100, 112), 600)
+        whole, raised = [], []
+
+        def unstreamed():
+            try:
+                status, text = ask(fleet.gateway.port, "POST", CHAT, chat(50, 600, 50))
+                whole.append((status, json.loads(text)["choices"][0]["message"]["content"]))
+            except Exception as error:
+                raised.append(repr(error)[:600])
+        waiting = [threading.Thread(target=unstreamed) for _ in range(6)]
+        for one in waiting:
+            one.start()
+        self.wait(lambda: all(row["running"] >= 3 for row in fleet.rows()))
+        victim.still = set(victim.links[2:])  # all but the watch, which was opened first
+        states = set()
+        while any(thread.is_alive() for thread in [*streams[0], *waiting]):
+            states.add(self.state_of(fleet, victim))
+            time.sleep(0.1)
+        self.join(streams)
+        self.join((waiting, raised))
+        self.assertEqual(whole, [(200, gateway_fixture.letters(50, 50, 600))] * 6)
+        self.assertNotIn("down", states, "only its answers stood still")
+        self.assertGreater(fleet.metric("migrations_total"), 0)
+        self.assertEqual((fleet.metric("streams_interrupted_total"), fleet.metric("quarantined_total")), (0, 0))
+
+    def test_one_worker_by_two_addresses_is_one(self):
+        fleet = self.fleet(2)
+        proxy = Proxy(fleet.ports[0])
+        self.addCleanup(proxy.close)
+        fleet.configure([*fleet.ports, proxy.port])
+        self.wait(lambda: len(fleet.rows()) == 3 and self.state_of(fleet, proxy) == "unverified")
+        twin = next(row for row in fleet.rows() if row["address"] == f"127.0.0.1:{proxy.port}")
+        self.assertIn(f"it is the worker w-0 at 127.0.0.1:{fleet.ports[0]}, which is reached by two addresses", twin["reason"])
+        for number in range(8):
+            check_stream(fleet.gateway.port, number, 20, number)
+        self.assertEqual(next(row for row in fleet.rows() if row["address"] == f"127.0.0.1:{proxy.port}")["requests"], 0)
+        # It is reached by one of them no more.
+        fleet.configure([fleet.ports[1], proxy.port])
+        self.wait(lambda: [row["state"] for row in fleet.rows()] == ["ready", "ready"])
+
+    def test_a_gateway_that_is_stopped_says_so(self):
+        """What has not ended within drain_seconds ends with an error, and nothing is taken for a whole answer."""
+        fleet = self.fleet(2)
+        other, said = self.other_gateway(fleet, lambda text: text.replace("[gateway]\n", "[gateway]\ndrain_seconds = 0.5\n")), []
+
+        def stream(path, body):
+            link = http.client.HTTPConnection("127.0.0.1", other.port, timeout=30)
+            link.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = link.getresponse()
+            said.append((answer.status, answer.read().decode()))
+            link.close()
+        bodies = [(CHAT, {"model": "pelton-box", "stream": streamed, "seed": 1, "messages": [{"role": "user", "content": "check 1 1500 please"}]})
+                  for streamed in (True, False)]
+        bodies += [("/v1/responses", {"model": "pelton-box", "stream": True, "seed": 1, "input": "check 1 1500 please"})]
+        threads = [threading.Thread(target=stream, args=one) for one in bodies]
+        for one in threads:
+            one.start()
+        self.wait(lambda: sum(row["running"] for row in fleet.rows()) == 3)
+        other.process.send_signal(signal.SIGTERM)
+        self.assertEqual(other.process.wait(10), 0)
+        for one in threads:
+            one.join()
+        said.sort()
+        self.assertEqual([status for status, _ in said], [200, 200, 503])
+        self.assertEqual(json.loads(said[2][1])["error"]["code"], "gateway_stopped")
+        for _, text in said[:2]:
+            self.assertIn("stream_interrupted", text)
+            self.assertNotIn("[DONE]", text)
+        responses = next(text for _, text in said[:2] if "response.created" in text)
+        numbers = [json.loads(line[6:])["sequence_number"] for line in responses.splitlines() if line.startswith("data: ")]
+        self.assertEqual(numbers, list(range(len(numbers))))
+        self.wait(lambda: sum(row["running"] for row in fleet.rows()) == 0)
+
+    def test_an_operator_moves_a_workers_answers(self):
+        fleet = self.fleet(2)
+        streams = self.streams(fleet.gateway.port, range(8), 900)
+        while not all(row["running"] for row in fleet.rows()) or sum(row["running"] for row in fleet.rows()) < 8:
+            time.sleep(0.02)
+        subprocess.run([gateway_fixture.BINARY, "fleet", "move", "w-0", "--admin", f"http://127.0.0.1:{fleet.admin}"], check=True, timeout=20)
+        while fleet.metric("requests_open") == 8 and next(row for row in fleet.rows() if row["name"] == "w-0")["running"] > 0:
+            time.sleep(0.02)
+        self.assertEqual(fleet.metric("requests_open"), 8, "they go on, at the other one")
+        self.join(streams)
+        self.assertGreater(fleet.metric("drain_moves_total"), 0)
+        row = next(row for row in fleet.rows() if row["name"] == "w-0")
+        self.assertEqual((row["state"], row["reason"]), ("draining", "by an operator"))
+        ask(fleet.admin, "POST", "/v1/workers/w-0/undrain")
+        fleet.wait_for(2)
+
+    def test_a_pool_that_is_renamed_keeps_its_answers(self):
+        fleet = self.fleet(2)
+        streams = self.streams(fleet.gateway.port, range(100, 106), 900)
+        self.wait(lambda: all(row["running"] for row in fleet.rows()))
+        fleet.head = fleet.head.replace('name = "box"', 'name = "other"')
+        fresh = self.folder / "fresh.toml"
+        fresh.write_text(fleet.head + "".join(f'[[worker]]\npool = "other"\nurl = "http://127.0.0.1:{port}"\n' for port in fleet.ports))
+        fresh.rename(fleet.config)
+        self.wait(lambda: {row["pool"] for row in fleet.rows()} == {"other"})
+        fleet.fault(0, hang=True)
+        self.join(streams)
+        self.assertGreater(fleet.metric("migrations_total"), 0)
+        self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
 
     def test_FT_28_a_network_breaks_and_crawls(self):
         fleet = self.proxied(2)

@@ -242,6 +242,59 @@ class Requests(unittest.TestCase):
         self.assertEqual(fleet.metric("retries_total") + fleet.metric("quarantined_total"), 0)
         self.assertEqual(fleet.metric("suspects"), 0)
 
+    def upload(self, port, number):
+        line = {"custom_id": "a", "method": "POST", "url": CHAT, "body": {
+            "model": "pelton-box", "seed": 3, "messages": [{"role": "user", "content": f"check {number} 8 please"}]}}
+        form = "".join(f'--x\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n{value}\r\n' for name, more, value in (
+            ("purpose", "", "batch"), ("file", '; filename="in.jsonl"', json.dumps(line) + "\n"))) + "--x--\r\n"
+        link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        link.request("POST", "/v1/files", form, {"Content-Type": "multipart/form-data; boundary=x"})
+        answer = link.getresponse()
+        text = answer.read().decode()
+        link.close()
+        self.assertEqual(answer.status, 200, text)
+        return json.loads(text)["id"]
+
+    def test_files_and_batches_are_found_where_they_are(self):
+        fleet = self.fleet(3, serve=("--executor", f"modelled:{self.folder / 'script.json'}", "--batches", self.folder / "batches{i}"))
+        other = gateway_fixture.Process("gateway", "--config", self.other_config(fleet))
+        self.addCleanup(other.end)
+        self.wait(lambda: ask(other.port, "GET", "/ready")[0] == 200)
+        made = [self.upload(fleet.gateway.port, number) for number in range(6)]
+        self.assertGreater(len([row for row in fleet.rows() if row["requests"] > 0]), 1, "not all at one")
+        for number, file in enumerate(made):
+            # Known here, and at another gateway, which knows of none.
+            port = (fleet.gateway.port, other.port)[number % 2]
+            self.assertEqual(ask(port, "GET", f"/v1/files/{file}")[0], 200)
+            status, text = ask(port, "POST", "/v1/batches", {"input_file_id": file, "endpoint": CHAT, "completion_window": "24h"})
+            self.assertEqual(status, 200, text)
+            batch, found = json.loads(text)["id"], []
+
+            def is_over():
+                found[:] = [json.loads(ask(fleet.gateway.port, "GET", f"/v1/batches/{batch}")[1])]
+                return found[0]["status"] == "completed"
+            self.wait(is_over)
+            status, text = ask(port, "GET", f"/v1/files/{found[0]['output_file_id']}/content")
+            self.assertEqual(status, 200, text)
+            self.assertEqual(json.loads(text)["response"]["body"]["choices"][0]["message"]["content"], letters(3, number, 8))
+        self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/files/file-nobody")[0], 404)
+        status, text = ask(fleet.gateway.port, "GET", "/v1/batches")
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (501, "not_supported"))
+
+    def test_a_running_answer_is_controlled_where_it_runs(self):
+        fleet = self.fleet(3)
+        link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+        link.request("POST", CHAT, json.dumps({"model": "pelton-box", "stream": True, "messages": [
+            {"role": "user", "content": "think 5 400 please"}]}), {"Content-Type": "application/json"})
+        answer = link.getresponse()
+        first = json.loads(answer.readline().removeprefix(b"data: "))
+        status, text = ask(fleet.gateway.port, "POST", CHAT + "/control", {"id": first["id"], "action": "reasoning_end"})
+        self.assertEqual((status, json.loads(text).get("status")), (200, "accepted"), text)
+        answer.read()
+        link.close()
+        status, text = ask(fleet.gateway.port, "POST", CHAT + "/control", {"id": "chatcmpl-nobody", "action": "reasoning_end"})
+        self.assertEqual(status, 404, text)
+
     def other_config(self, fleet):
         path = self.folder / "other.toml"
         path.write_text("".join(line for line in fleet.config.read_text().splitlines(True) if not line.startswith("admin")))

@@ -410,7 +410,7 @@ class Gateway(unittest.TestCase):
         bodies = [{"model": "pelton-box", "prompt": text, "max_tokens": 160, "seed": seed, "ignore_eos": True,
                    **({"temperature": 0} if seed % 3 == 0 else {"temperature": 1, "frequency_penalty": 0.4,
                                                                "repetition_penalty": 1.1, "logprobs": 2})}
-                  for seed, text in enumerate(prompts * (63 if FULL else 2))]
+                  for seed, text in enumerate(prompts * (63 if FULL else 5))]
         bodies += [{**one, "structured_outputs": {"regex": "[a-z ]{100,150}"}, "ignore_eos": False} for one in bodies[:4]]
 
         def texts(fleet, between=lambda _: None):
@@ -786,6 +786,13 @@ class Gateway(unittest.TestCase):
         done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 3)
         self.assertIn(f"{file}:2: [gateway] has no key 'listn'", done.stderr)
+        for line, said in (('listen = ""', f"{file}:2: [gateway]: 'listen' must be ADDRESS:PORT"),
+                           ('keys_file = "/nowhere/keys"', "'keys_file': /nowhere/keys"),
+                           ('fleet_key_file = "/nowhere/key"', "'fleet_key_file': /nowhere/key")):
+            file.write_text(f'[gateway]\n{line}\n[[pool]]\nname = "p"\nmodel = "m"\n[[worker]]\npool = "p"\nurl = "http://127.0.0.1:9"\n')
+            done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 3, line)
+            self.assertIn(said, done.stderr)
 
 
 if __name__ == "__main__":

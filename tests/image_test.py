@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The image that tools/image makes: the same bytes twice, small, with what deploy/Containerfile says; and run by runc, with a read-only root, as
-its own user and without capabilities, it serves, says why it does not, and drains.
+its own user and without capabilities, it serves, says why it does not, and drains; as root, without a volume, with a full one, in 64 MiB, too.
 
 usage: image_test.py BINARY BUILD_FOLDER     exit code 77 (skipped) unless PELTON_FULL=1, root, umoci, skopeo and runc are there
 """
@@ -95,19 +95,23 @@ class Image(unittest.TestCase):
             (one,) = json.load(file.extractfile("manifest.json"))
         self.assertEqual(one["RepoTags"], ["docker.io/library/pelton:test"])
 
-    def run_it(self, name, *args):
-        """In a container of runc's, with the network of this machine."""
+    def run_it(self, name, *args, user=65532, cache=("uid=65532", "gid=65532", "mode=700"), mounts=(), cgroup=None):
+        """In a container of runc's, with the network of this machine. `cache`: options of the volume, None: there is none; `cgroup`: a group of this
+        machine's to be in."""
         spec = json.loads((self.bundle / "config.json").read_text())
         spec["process"]["args"] = ["pelton", *args]
         spec["process"]["terminal"] = False
         spec["process"]["capabilities"] = {}
         spec["process"]["noNewPrivileges"] = True
         self.assertEqual((spec["process"]["user"]["uid"], spec["process"]["user"]["gid"]), (65532, 65532))
+        spec["process"]["user"] = {"uid": user, "gid": user}
         spec["root"]["readonly"] = True
         spec["linux"]["namespaces"] = [one for one in spec["linux"]["namespaces"] if one["type"] in ("pid", "mount", "ipc", "uts")]
         spec["linux"].pop("resources", None)
         spec["mounts"] = [one for one in spec["mounts"] if one["type"] in ("proc", "tmpfs", "mqueue")]
-        spec["mounts"].append({"destination": "/var/cache/pelton", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "uid=65532", "gid=65532", "mode=700"]})
+        if cache is not None:
+            spec["mounts"].append({"destination": "/var/cache/pelton", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", *cache]})
+        spec["mounts"] += mounts
         bundle = self.folder / name
         bundle.mkdir()
         (bundle / "rootfs").symlink_to(self.bundle / "rootfs")
@@ -116,7 +120,8 @@ class Image(unittest.TestCase):
         log = open(self.folder / f"{name}.log", "w+", encoding="utf-8")
         self.addCleanup(log.close)
         process = subprocess.Popen(["runc", "--root", self.folder / "runc", "run", "--bundle", bundle, f"pelton-test-{name}-{os.getpid()}"],
-                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                   preexec_fn=cgroup and (lambda: (cgroup / "cgroup.procs").write_text(str(os.getpid()))))
         self.addCleanup(lambda: process.poll() is None and process.kill())
         return process, log
 
@@ -124,19 +129,83 @@ class Image(unittest.TestCase):
         log.seek(0)
         return log.read()
 
-    def test_it_serves_and_drains(self):
+    def serve(self, name, *more, **how):
+        """One that serves: its port and log, and what ends it in order."""
         port = free_port()
-        process, log = self.run_it("serves", *self.config["Cmd"], "--open", "--port", str(port))
+        process, log = self.run_it(name, *self.config["Cmd"], "--open", "--port", str(port), *more, **how)
         end = time.monotonic() + 120
         while "listening on" not in self.text(log):
             self.assertLess(time.monotonic(), end, self.text(log))
             self.assertIsNone(process.poll(), self.text(log))
             time.sleep(0.1)
         self.assertEqual(ask(port, "GET", "/health")[0], 200)
-        status, text = ask(port, "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "What is a Pelton wheel?"}], "max_tokens": 8})
+
+        def stop():
+            subprocess.run(["runc", "--root", self.folder / "runc", "kill", f"pelton-test-{name}-{os.getpid()}", "TERM"], check=True)
+            self.assertEqual(process.wait(60), 0, self.text(log))
+        return port, log, stop
+
+    def chat(self, port, tokens=8):
+        status, text = ask(port, "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "What is a Pelton wheel?"}], "max_tokens": tokens})
         self.assertEqual(status, 200, text)
-        subprocess.run(["runc", "--root", self.folder / "runc", "kill", f"pelton-test-serves-{os.getpid()}", "TERM"], check=True)
-        self.assertEqual(process.wait(60), 0, self.text(log))
+
+    def test_it_serves_and_drains(self):
+        port, log, stop = self.serve("serves")
+        self.chat(port)
+        self.assertNotIn("root", self.text(log))
+        stop()
+
+    def test_as_root_it_says_so(self):
+        """Without capabilities, as everywhere: a root that owns nothing of the volume."""
+        port, log, stop = self.serve("root", user=0)
+        self.chat(port)
+        self.assertIn("runs as root, which it needs for nothing", self.text(log))
+        stop()
+
+    def test_without_a_volume_it_serves_and_names_what_it_cannot_keep(self):
+        port, _, stop = self.serve("bare", cache=None)
+        self.chat(port)
+        stop()
+        process, log = self.run_it("bare-store", *self.config["Cmd"], "--open", "--response-store", "sqlite:/var/cache/pelton/responses.db", cache=None)
+        self.assertEqual(process.wait(60), 3, self.text(log))  # its configuration names a place that cannot be used
+        self.assertIn("/var/cache/pelton/responses.db", self.text(log))
+        self.assertRegex(self.text(log), "[Rr]ead-?only|unable to open|readonly")
+
+    def test_with_a_full_volume_it_serves_and_names_what_it_cannot_keep(self):
+        full = ("uid=65532", "gid=65532", "mode=700", "size=4k")
+        port, _, stop = self.serve("full", cache=full)
+        self.chat(port)
+        stop()
+        for name, flag, value in (("full-store", "--response-store", "sqlite:/var/cache/pelton/responses.db"), ("full-disk", "--kv-disk", "/var/cache/pelton")):
+            more = ("--kv-disk-size", "64MiB", "--swap-space", "16MiB") if flag == "--kv-disk" else ()
+            process, log = self.run_it(name, *self.config["Cmd"], "--open", flag, value, *more, cache=full)
+            self.assertEqual(process.wait(60), 3, self.text(log))
+            self.assertRegex(self.text(log), "database or disk is full|4096 are free")
+            self.assertIn("/var/cache/pelton", self.text(log))
+
+    def test_in_64_mib_it_serves_or_says_what_does_not_fit(self):
+        cgroup = pathlib.Path(f"/sys/fs/cgroup/memory/pelton-test-{os.getpid()}")
+        try:
+            cgroup.mkdir()
+        except OSError as error:
+            self.skipTest(f"no control group can be made: {error}")
+        self.addCleanup(cgroup.rmdir)
+        (cgroup / "memory.limit_in_bytes").write_text(str(64 << 20))
+        # As Docker shows it: read-only.
+        shown = {"destination": "/sys/fs/cgroup", "type": "bind", "source": "/sys/fs/cgroup", "options": ["rbind", "ro"]}
+        how = {"mounts": [shown], "cgroup": cgroup}
+        port, log, stop = self.serve("small", **how)
+        self.assertRegex(self.text(log), r"memory: [\d.]+ MiB of 64\.0 MiB")
+        asking = [threading.Thread(target=self.chat, args=(port, 200)) for _ in range(16)]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join(120)
+        self.chat(port)
+        stop()
+        process, log = self.run_it("small-kv", *self.config["Cmd"], "--open", "--kv-cache-memory", "256MiB", **how)
+        self.assertEqual(process.wait(60), 5, self.text(log))  # does not fit
+        self.assertRegex(self.text(log), r"256(\.0)? MiB")
 
     def test_as_it_comes_it_asks_who_may_ask(self):
         process, log = self.run_it("asks", *self.config["Cmd"])

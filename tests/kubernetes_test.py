@@ -29,7 +29,7 @@ from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ROOT / "deploy" / "kubernetes"
-PLAIN = ["laptop", "one-gpu", "fleet", "autoscaled", "multi-node", "inference-pool"]
+PLAIN = ["laptop", "one-gpu", "fleet", "autoscaled", "multi-node", "prefill-decode", "inference-pool"]
 MODEL_IN_IMAGE = "/usr/share/pelton/models/pelton-box"
 
 
@@ -66,7 +66,7 @@ def is_selected(labels, selector):
 
 
 def kind_of(template):
-    return {key: value for key, value in template["metadata"]["labels"].items() if key != "pelton/rank"}
+    return {key: value for key, value in template["metadata"]["labels"].items() if key not in ("pelton/rank", "pelton/role")}
 
 
 class Files(unittest.TestCase):
@@ -131,7 +131,7 @@ class Files(unittest.TestCase):
                 if one["kind"] != "PodMonitor":
                     self.assertEqual(len({json.dumps(kind_of(template)) for template in meant}), 1, "it selects pods of several kinds")
                 if one["kind"] == "Service":
-                    self.assertEqual(len(meant), 1, "whoever follows a rank does not listen")
+                    self.assertNotIn("follower", [template["metadata"]["labels"].get("pelton/rank") for template in meant], "it does not listen")
                 for template in meant:
                     if template["metadata"]["labels"].get("pelton/rank") != "follower":
                         self.expect_ports(one, template)
@@ -148,7 +148,7 @@ class Files(unittest.TestCase):
             self.expect_pods_are_confined_and_end_in_time(name, installed(name), with_limits=True)
 
     def expect_pods_are_confined_and_end_in_time(self, name, objects, with_limits):
-        drain = int(re.search(r"kDrainTime\{(\d+)\}", (ROOT / "apps/gateway.cc").read_text()).group(1))
+        drain = int(re.search(r"double drain_s = (\d+);", (ROOT / "src/gateway/config.h").read_text()).group(1)) + 2
         for workload in workloads(objects):
             pod, container = workload["spec"]["template"]["spec"], container_of(workload)
             with self.subTest(f"{name} {workload['metadata']['name']}"):
@@ -179,7 +179,7 @@ class Files(unittest.TestCase):
             [{"apiGroups": ["apps"], "resources": ["deployments/scale"], "resourceNames": pools, "verbs": ["get", "patch"]},
              {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
              {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["pelton-" + one for one in pools], "verbs": ["get", "patch"]},
-             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}], slices])
+             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}], slices, slices])
 
     def test_who_has_a_token_has_a_role(self):
         for name in PLAIN:
@@ -217,6 +217,24 @@ class Files(unittest.TestCase):
         (peer,) = anything["from"]
         for template in (leader, follower):
             self.assertTrue(is_selected(template["metadata"]["labels"], peer["podSelector"]["matchLabels"]))
+
+    def test_workers_of_a_split_pool_say_their_role_and_reach_each_other(self):
+        objects = installed("prefill-decode")
+        kinds = {role: named(objects, "Deployment", f"pelton-main-{role}")["spec"] for role in ("prefill", "decode")}
+        for role, spec in kinds.items():
+            args = container_of({"spec": spec})["args"]
+            self.assertEqual((args[args.index("--fleet-role") + 1], args[args.index("--kv-port") + 1]), (role, "9201"))
+            others = kinds["decode" if role == "prefill" else "prefill"]["template"]["metadata"]["labels"]
+            self.assertFalse(is_selected(others, spec["selector"]["matchLabels"]), "one Deployment would have the other's pods")
+            for kind, selector in (("Service", lambda one: one["selector"]), ("NetworkPolicy", lambda one: one["podSelector"]["matchLabels"])):
+                self.assertTrue(is_selected(spec["template"]["metadata"]["labels"], selector(named(objects, kind, "pelton-main")["spec"])))
+        (rule,) = [rule for rule in named(objects, "NetworkPolicy", "pelton-main")["spec"]["ingress"] if rule["ports"] == [{"port": "kv"}]]
+        (peer,) = rule["from"]
+        for spec in kinds.values():
+            self.assertTrue(is_selected(spec["template"]["metadata"]["labels"], peer["podSelector"]["matchLabels"]))
+        self.assertEqual([spec["replicas"] for spec in kinds.values()], [1, 2])
+        (pool,) = tomllib.loads(named(objects, "ConfigMap", "pelton-gateway")["data"]["gateway.toml"])["pool"]
+        self.assertEqual((pool["split"], pool["kubernetes"]), ("auto", "pelton/pelton-main:fleet"))
 
     def test_an_inference_pool_is_the_servers_pods(self):
         objects = installed("inference-pool")
@@ -477,6 +495,38 @@ class Processes(unittest.TestCase):
         for pod in [*gateways, scaler]:
             pod.ask_to_end()
             pod.expect_end()
+
+    def test_a_split_pools_pods_hand_an_answer_over(self):
+        """A gateway, a pod that computes prompts and one at which answers go on, as their templates have them."""
+        objects = installed("prefill-decode")
+        key = self.folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        secrets = {"pelton-fleet": {"fleet.key": key.read_text()}, "pelton-keys": {"keys": "sesame\n"}}
+        api = ApiServer("token", {("pelton", "pelton-main")})
+        self.addCleanup(api.close)
+        (self.folder / "token").write_text("token")
+
+        def edit(text):
+            for path, secret in (("/etc/pelton/fleet", "fleet"), ("/etc/pelton/keys", "keys")):
+                text = text.replace(path, str(self.folder / "pelton-gateway-0" / secret))
+            return (text.replace(MODEL_IN_IMAGE, str(BOX)).replace('split = "auto"', 'split = "always"') +
+                    f'\n[kubernetes]\napi = "http://127.0.0.1:{api.server_address[1]}"\ntoken_file = "{self.folder / "token"}"\nca_file = ""\n')
+        gateway = self.pod(objects, "StatefulSet", "pelton-gateway", "pelton-gateway-0", secrets, edit)
+        workers = [self.pod(objects, "Deployment", f"pelton-main-{role}", f"pelton-main-{role}-0", secrets) for role in ("prefill", "decode")]
+        for pod in workers:
+            pod.start()
+            api.put(pod.folder.name, [{"addresses": ["127.0.0.1"], "conditions": {"ready": True, "serving": True, "terminating": False}}],
+                    pod.by_name["fleet"], service="pelton-main")
+        gateway.start()  # ready once there is one of each
+        self.wait_for_workers([gateway], 2)
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.by_name["http"], timeout=60)
+        self.addCleanup(connection.close)
+        body = {"model": "pelton-box", "max_tokens": 40, "ignore_eos": True, "messages": [{"role": "user", "content": "Count: " + " ".join(map(str, range(200)))}]}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json", "Authorization": "Bearer sesame"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 200, answer.read())
+        metrics = ask(gateway.by_name["metrics"], "GET", "/metrics")[1]
+        self.assertRegex(metrics if isinstance(metrics, str) else metrics.decode(), r'pelton_gateway_splits_total\{outcome="handed_over"\} 1')
 
     def test_an_autoscaler_that_acts_starts_a_pod_for_a_request_within_its_role(self):
         """The gateway, the autoscaler and the pool's own pod template, over a double of the API server that has the one Deployment."""

@@ -141,7 +141,7 @@ class Peers(unittest.TestCase):
                 for one in asked:
                     self.assertEqual(self.answer(fleet.gateway.port, one)[0], self.alone[one])
                 fleet.wait_until_announced(0)
-                ask(fleet.admins[1], "POST", "/reset_prefix_cache")
+                self.assertEqual(ask(fleet.workers[1].port, "POST", "/reset_prefix_cache")[0], 200)
                 fleet.only(1)
                 with concurrent.futures.ThreadPoolExecutor(4) as pool:
                     answers = [pool.submit(self.answer, fleet.gateway.port, one) for one in asked]
@@ -187,6 +187,39 @@ class Peers(unittest.TestCase):
             self.assertEqual((said, cached if number == 0 else 0, peer), (self.alone[number], 0, 0))
         self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
         self.assertGreater(sum(self.answer(fleet.gateway.port, number, "key-a")[2] for number in range(6)), 0)
+
+    def test_erasing_a_tenant_reaches_every_worker(self):
+        """Its blocks on the device, on the host and at peers are not found any more, within 5 s; another one's are."""
+        keys = pathlib.Path(tempfile.mkdtemp(prefix="pelton_peers_")) / "keys"
+        keys.write_text("key-a a\nkey-b b\n")
+        fleet = self.fleet(gateway=(f'keys_file = "{keys}"\n',))
+        for i in (0, 1):
+            fleet.only(i)
+            for key in ("key-a", "key-b"):
+                self.assertEqual(self.answer(fleet.gateway.port, 0, key)[0], self.alone[0])
+            fleet.wait_until_announced(i)
+        self.assertGreater(self.answer(fleet.gateway.port, 0, "key-a")[1], 64)
+        begun = time.monotonic()
+        run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "fleet", "erase", "--tenant", "a", "--admin", f"http://127.0.0.1:{fleet.admin}"],
+                                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertLess(time.monotonic() - begun, 5)
+        time.sleep(0.2)  # what is gone is announced
+        for i in (0, 1):
+            fleet.only(i)
+            said, cached, peer = self.answer(fleet.gateway.port, 0, "key-b")
+            self.assertEqual((said, cached > 64), (self.alone[0], True))
+            if i == 0:
+                self.assertEqual(self.answer(fleet.gateway.port, 0, "key-a"), (self.alone[0], 0, 0))
+        # A worker that does not answer is reported, and those that do have done it.
+        fleet.workers[0].process.send_signal(signal.SIGSTOP)
+        try:
+            run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "fleet", "erase", "--admin", f"http://127.0.0.1:{fleet.admin}"],
+                                                 capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(run.returncode, 0)
+        finally:
+            fleet.workers[0].process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.answer(fleet.gateway.port, 0, "key-b")[1], 0)
 
     def test_what_travels_is_never_taken_from_a_client(self):
         """KV-10."""

@@ -69,8 +69,19 @@ class Split(unittest.TestCase):
             cls.growing = [cls.tokens_asked(alone.port, n, seed=1) for n in GROWING]
             cls.several = choices(alone.port, body(0, n=2))
             cls.short = choices(alone.port, body(0, max_completion_tokens=1))
+            cls.response = cls.texts_of(ask(alone.port, "POST", "/v1/responses", cls.response_body())[1])
         finally:
             alone.end()
+
+    @staticmethod
+    def response_body():
+        asked = body(1)
+        return {"model": "pelton-box", "input": asked["messages"][0]["content"], "max_output_tokens": TOKENS, "temperature": 0, "seed": 3,
+                "ignore_eos": True}
+
+    @staticmethod
+    def texts_of(text):
+        return [[part["text"] for part in item["content"]] for item in json.loads(text)["output"] if item.get("content")]
 
     @staticmethod
     def tokens_asked(port, count, seed=None):
@@ -120,6 +131,17 @@ class Split(unittest.TestCase):
         found, recomputed = fleet.metric("split_found_tokens_total"), fleet.metric("split_recomputed_tokens_total")
         self.assertGreater(found, 200 * fleet.splits("handed_over") // 2)
         self.assertLess(recomputed, found // 10 if FULL else found, list(fleet.workers[1].log)[-10:])
+        # Blocks are fetched while they are computed: one transfer of a prompt, begun before its first token.
+        begun, ahead = (fleet.figure(1, "pelton_kv_peer_fetches_total", kind=kind) for kind in ("begun", "ahead"))
+        self.assertGreater(ahead, PROMPTS // 2)
+        self.assertLess(begun, ahead + PROMPTS // 2)
+        # A response is one answer too, and is stored where it ends.
+        before = fleet.splits("handed_over")
+        status, text = ask(fleet.gateway.port, "POST", "/v1/responses", self.response_body())
+        self.assertEqual((status, self.texts_of(text)), (200, self.response))
+        self.assertEqual(fleet.splits("handed_over"), before + 1)
+        status, text = ask(fleet.gateway.port, "GET", f"/v1/responses/{json.loads(text)['id']}")
+        self.assertEqual((status, self.texts_of(text)), (200, self.response))
         # KV-16. Whole on one worker: several answers, one token or none, several prompts.
         before = sum(fleet.splits(outcome) for outcome in ("handed_over", "ended"))
         self.assertEqual(choices(fleet.gateway.port, body(0, n=2)), self.several)
@@ -149,12 +171,20 @@ class Split(unittest.TestCase):
             return each * sum(whole - max(first, held) if window else whole - held for window in windows)
         # The last ones with hits on the decoder: what it holds of the one before.
         asked = [(n, None, 0) for n in EDGES] + [(n, 1, (before - 1) // block * block) for n, before in zip(GROWING, (1, *GROWING))]
-        last = 0
+        last = late = exact = 0
         for (n, seed, held), alone in zip(asked, self.exact + self.growing):
             self.assertEqual(self.tokens_asked(fleet.gateway.port, n, seed), alone, n)
-            now = fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched")
-            self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
+            end, now = time.monotonic() + 3, last
+            while now - last != formula(n, held) and time.monotonic() < end:
+                now = fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched")
+            # On a machine that does other things as well a transfer may be given up: then no more than that has come.
+            was_late, late = late, fleet.figure(1, "pelton_kv_peer_fetches_total", kind="late")
+            if late == was_late:
+                self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
+                exact += 1
+            self.assertLessEqual(now - last, formula(n, held), n)
             last = now
+        self.assertGreater(exact, len(asked) // 2)
 
     def test_whoever_is_killed_costs_no_answer(self):
         """KV-20, FT-30."""

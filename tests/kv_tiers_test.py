@@ -218,6 +218,7 @@ class Tiers(unittest.TestCase):
             self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
 
     def test_killed_amid_writes_it_says_nothing_wrong_afterwards(self):
+        """FT-58: torn slots are misses, and nobody has to clean up."""
         draw = random.Random(5)
         for _ in range(200 if FULL else 10):
             server = Server(*self.warm_flags()).start()
@@ -231,6 +232,7 @@ class Tiers(unittest.TestCase):
             self.check_answers(server)
 
     def test_damaged_files_are_misses(self):
+        """FT-30, KV-09."""
         draw = random.Random(6)
         with Server(*self.warm_flags()) as server:
             server.answers(range(16))
@@ -247,6 +249,7 @@ class Tiers(unittest.TestCase):
             self.assertEqual(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
 
     def test_a_file_that_is_cut_or_deleted_under_it_ends_nothing(self):
+        """FT-33."""
         with Server(*self.warm_flags()) as server:
             server.answers(range(16))
             server.wait_until_written()

@@ -188,6 +188,7 @@ class Faults(Hosts):
             self.assertIn(word, lines[0])
 
     def test_a_killed_rank_ends_all(self):
+        """FT-19."""
         served, followers = self.group(3)
         for answer in self.streams_while(served, followers[1].process.kill):
             self.assertNotIn("[DONE]", answer)

@@ -64,6 +64,17 @@ export async function follow(path: string, after: number, signal: AbortSignal, o
   }
 }
 
+// A text as it is, not as JSON.
+export async function send_text(method: string, path: string, text: string, headers: Record<string, string>): Promise<unknown> {
+  return (await check(await fetch(path, { method, headers: { ...headers, "Content-Type": "application/toml" }, body: text, cache: "no-store" }))).json();
+}
+
+// A text, and its ETag.
+export async function get_tagged(path: string): Promise<{ text: string; etag: string }> {
+  const response = await check(await fetch(path, { cache: "no-store" }));
+  return { text: await response.text(), etag: response.headers.get("ETag") ?? "" };
+}
+
 // The events of a streamed answer, as they come.
 export async function stream(path: string, body: unknown, signal: AbortSignal,
                              on_event: (event: any) => void): Promise<void> {

@@ -26,6 +26,7 @@ export function fact(name: string, value: Node | string): HTMLElement {
 
 // "1 234 567", with narrow spaces.
 export function grouped(value: number): string {
+  if (!Number.isFinite(value)) return "–";
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 

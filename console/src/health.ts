@@ -28,7 +28,7 @@ export class Health {
     { name: w.columns.report, text: (row) => (row.slots > 0 ? milliseconds(row.report_age_ms) : words.live.nothing), right: true },
   ]);
   private readonly counters = new Table<Row>(w.counters, [
-    { name: w.columns.what, text: (row) => w.names[row.name as keyof typeof w.names], short: true },
+    { name: w.columns.what, text: (row) => w.names[row.name as keyof typeof w.names] },
     { name: w.columns.why, text: (row) => row.why },
     { name: w.columns.count, text: (row) => grouped(row.count), right: true },
   ]);

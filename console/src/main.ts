@@ -1,5 +1,7 @@
 // The console: its frame, which page is shown, colours, keys.
 import { ApiError, set_api_key } from "./api";
+import { Capacity } from "./capacity";
+import { ChainFigures } from "./chain_figures";
 import { Chains } from "./chains";
 import { Chat } from "./chat";
 import { button, h } from "./dom";
@@ -16,7 +18,7 @@ import { Scaling } from "./scaling";
 import { Splits } from "./splits";
 import { say, words } from "./words";
 
-type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean; sign_in?: boolean };
+type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean; what_if?: boolean; sign_in?: boolean };
 type Page = keyof typeof words.pages;
 
 const kThemes = ["auto", "light", "dark"] as const;
@@ -30,7 +32,9 @@ let live: Live | null = null;
 let feed: FleetFeed | null = null;  // of the next pages
 const fed = new Map<Page, HTMLElement>();
 let routing: Routing | null = null;
-const polled = new Map<Page, Splits | Health | Configuration>();
+type Polled = Splits | Health | Configuration | ChainFigures;
+const polled = new Map<Page, Polled>();
+let capacity: Capacity | null = null;
 let operator = new Operator(false);
 
 function theme_button(): HTMLElement {
@@ -87,15 +91,15 @@ async function show_chat(model: string): Promise<HTMLElement> {
   return chat.element;
 }
 
-function show_fed(page: "fleet" | "scaling" | "requests"): HTMLElement {
+function show_fed(page: "fleet" | "scaling" | "requests", has_what_if = false): HTMLElement {
   feed ??= new FleetFeed(ask_key);
-  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!, operator), scaling: () => new Scaling(feed!), requests: () => new Requests(feed!) }[page]().element;
+  const view = fed.get(page) ?? { fleet: () => new Fleet(feed!, operator), scaling: () => new Scaling(feed!, has_what_if), requests: () => new Requests(feed!) }[page]().element;
   fed.set(page, view);
   view.querySelector("h1")!.after(feed.state);
   return view;
 }
 
-function show_polled(page: Page, make: () => Splits | Health | Configuration): HTMLElement {
+function show_polled(page: Page, make: () => Polled): HTMLElement {
   const view = polled.get(page) ?? make();
   polled.set(page, view);
   return view.element;
@@ -128,12 +132,14 @@ async function show(config: Config): Promise<void> {
     models: () => with_key(() => models_page(config.pages.includes("chat"))),
     live: async () => (live ??= new Live(ask_key)).element,
     fleet: async () => show_fed("fleet"),
-    scaling: async () => show_fed("scaling"),
+    scaling: async () => show_fed("scaling", config.what_if),
     requests: async () => show_fed("requests"),
     routing: show_routing,
     splits: async () => show_polled(page, () => new Splits()),
     health: async () => show_polled(page, () => new Health()),
-    configuration: async () => show_polled(page, () => new Configuration()),
+    chain_figures: async () => show_polled(page, () => new ChainFigures()),
+    capacity: async () => (capacity ??= new Capacity()).element,
+    configuration: async () => show_polled(page, () => new Configuration(operator)),
   };
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
   try {
@@ -142,6 +148,7 @@ async function show(config: Config): Promise<void> {
     if (page === "live") live!.start();
     if (fed.has(page)) feed!.show();
     polled.get(page)?.poller.start();
+    if (page === "capacity") void capacity!.plan();
   } catch (error) {
     const why = error instanceof ApiError ? error.message : words.offline;
     main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, say(words.failed, { why })),

@@ -1,6 +1,6 @@
 // Who has signed in at a gateway's console, and what he may command: the server says so, and keeps the cookie that no page reads. What is kept here
 // is the token that each change brings along, for as long as the page is open.
-import { ApiError, send } from "./api";
+import { ApiError, send, send_text } from "./api";
 import { button, h } from "./dom";
 import { plain } from "./markdown";
 import { say, words } from "./words";
@@ -96,8 +96,11 @@ export class Operator {
 
   // A request that changes something; the session that it has shown to be over is forgotten.
   // One of another tab's sign-in since is learnt; where it is the same operator's it counts.
-  async change(method: string, path: string): Promise<unknown> {
-    const go = () => send(method, path, undefined, { "X-Pelton-Token": this.session?.token ?? "" });
+  async change(method: string, path: string, text?: string, more: Record<string, string> = {}): Promise<unknown> {
+    const go = () => {
+      const headers = { ...more, "X-Pelton-Token": this.session?.token ?? "" };
+      return text === undefined ? send(method, path, undefined, headers) : send_text(method, path, text, headers);
+    };
     const before = this.session;
     try {
       return await go();
@@ -110,6 +113,14 @@ export class Operator {
       if (this.session.name === before?.name) return go();
       throw new ApiError(403, say(w.another, { name: this.session.name }));
     }
+  }
+
+  // Asks once more, and does it.
+  confirm(title: string, means: string, label: string, work: () => Promise<void>): Promise<void> {
+    return dialog(title, (close) => [h("p", {}, means), h("div", { class: "tools" }, button(label, () => {
+      close();
+      void work();
+    }, { class: "main" }), button(words.chat.cancel, close, { autofocus: true }))]);
   }
 
   // Asks first. What became of it is said in the same window where it failed.

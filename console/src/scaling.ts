@@ -4,6 +4,7 @@ import { fact, grouped, h, milliseconds } from "./dom";
 import { FleetFeed, kMinutes, Row, Sample } from "./feed";
 import { plain } from "./markdown";
 import { Table } from "./table";
+import { WhatIf } from "./what_if";
 import { say, words } from "./words";
 
 const w = words.scaling;
@@ -63,15 +64,20 @@ export class Scaling {
     { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
     { name: w.columns.change, text: (row) => (row.before === null || row.before === row.desired ? grouped(row.desired) : `${grouped(row.before)} → ${grouped(row.desired)}`), right: true },
     { name: w.columns.reason, text: (row) => plain(row.reason) },
-    { name: w.columns.text, text: (row) => plain(row.text) },
+    { name: w.columns.text, text: (row) => plain(row.text), long: true },
   ]);
   private readonly nothing = h("p", { class: "quiet" }, w.no_decisions);
   readonly element: HTMLElement;
 
-  constructor(private readonly feed: FleetFeed) {
+  private readonly what_if: WhatIf | null;
+
+  // `has_what_if`: whether there is a record to play.
+  constructor(private readonly feed: FleetFeed, has_what_if: boolean) {
+    this.what_if = has_what_if ? new WhatIf() : null;
     feed.add(this);
     this.element = h("section", { class: "page live" }, h("h1", {}, w.title), this.none, this.list,
-      h("div", { class: "panel" }, h("h2", {}, w.decisions), this.nothing, this.decisions.element));
+      h("div", { class: "panel" }, h("h2", {}, w.decisions), this.nothing, this.decisions.element),
+      this.what_if?.element ?? h("p", { class: "quiet" }, words.what_if.none));
   }
 
   draw(): void {
@@ -90,6 +96,7 @@ export class Scaling {
       pool.draw(state, this.feed.samples);
     }
     this.none.hidden = states.size > 0;
+    this.what_if?.draw_pools([...states.keys()]);
     const lines = [...this.feed.table("decisions")].sort((a, b) => b[1].n - a[1].n);
     this.nothing.hidden = lines.length > 0;
     this.decisions.draw(lines);

@@ -3,8 +3,8 @@ import { button, h } from "./dom";
 
 // What may be done with a row: a word, and what it does.
 export type Action = { label: string; run: () => void };
-// `right`: of numbers; `short`: never broken into lines; `wide`: not shown on a phone; `mark`: a word that is also a colour; `actions` in place of `text`.
-export type Column<T> = { name: string; text: (row: T) => string; right?: boolean; short?: boolean; wide?: boolean; mark?: (row: T) => string;
+// `right`: of numbers; `short`: never broken into lines; `wide`: not shown on a phone; `long`: of sentences; `mark`: a word that is also a colour; `actions` in place of `text`.
+export type Column<T> = { name: string; text: (row: T) => string; right?: boolean; short?: boolean; wide?: boolean; long?: boolean; mark?: (row: T) => string;
   actions?: (row: T) => Action[] };
 
 export class Table<T> {
@@ -18,7 +18,7 @@ export class Table<T> {
   }
 
   private classes(column: Column<T>): string {
-    return [column.actions && "does", column.right && "right", column.short && "name", column.wide && "wide"].filter(Boolean).join(" ");
+    return [column.actions && "does", column.right && "right", column.short && "name", column.wide && "wide", column.long && "long"].filter(Boolean).join(" ");
   }
 
   // In this order.

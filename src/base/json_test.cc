@@ -1,5 +1,9 @@
 #include "base/json.h"
 
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "base/json_writer.h"
@@ -72,6 +76,20 @@ TEST(JsonWriter, EscapesAndMendsStrings) {
   std::string out;
   base::append_json_string(out, std::string_view("a\"\\\x01\x7F\xFF\xE2\x82", 8));
   EXPECT_EQ(out, "\"a\\\"\\\\\\u0001\x7F\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
+
+TEST(Json, NumbersAreReadAsTheirDigitsSay) {
+  EXPECT_EQ(Json::parse("1795929380.4986553")->as_number(), 1795929380.4986553);
+  uint64_t bits = 0x9E3779B97F4A7C15;
+  for (int i = 0; i < 20'000; ++i) {
+    bits = bits * 6364136223846793005u + 1442695040888963407u;
+    double value = 0;
+    std::memcpy(&value, &bits, sizeof value);
+    if (!std::isfinite(value)) continue;
+    const Result<Json> read = Json::parse(Json(value).dump());
+    ASSERT_TRUE(read.ok());
+    EXPECT_EQ(read->as_number(), value);
+  }
 }
 
 TEST(Json, SetAddsAndReplaces) {

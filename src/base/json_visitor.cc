@@ -2,6 +2,7 @@
 #include "base/json_visitor.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -46,14 +47,22 @@ class Adaptor {
     return go_on(wanted, ec);
   }
 
-  bool on_number_part(string_view, error_code&) { return true; }
+  bool on_number_part(string_view part, error_code&) { return keep(part); }
   bool on_int64(int64_t value, string_view, error_code& ec) {
+    text_.clear();
     return go_on(visitor_.integer(value), ec);
   }
   bool on_uint64(uint64_t value, string_view, error_code& ec) {
+    text_.clear();
     return go_on(visitor_.other(Json(static_cast<double>(value))), ec);
   }
-  bool on_double(double value, string_view, error_code& ec) {
+  // Boost's own value is wrong in its last bits now and then; the digits say which one is meant.
+  bool on_double(double value, string_view part, error_code& ec) {
+    const std::string_view digits = whole(part);
+    double exact = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), exact);
+    if (error == std::errc() && end == digits.data() + digits.size()) value = exact;
+    text_.clear();
     if (!std::isfinite(value)) {
       ec = boost::json::error::exponent_overflow;
       return false;

@@ -114,6 +114,78 @@ void set_reasons(const Explanation& explanation, Json& json) {
   json.set("models", std::move(models));
 }
 
+// Of an entry, in all placements.
+int machines_used(const FleetNeeds& needs, const Plan& plan, int entry) {
+  int machines = 0;
+  for (const Placement& one : plan.placements) {
+    if (one.entry == entry) machines += one.replicas * variant_of(needs, one).machines;
+  }
+  return machines;
+}
+
+Json tags_json(const std::vector<std::string>& tags) {
+  Json::Array array;
+  for (const std::string& tag : tags) array.emplace_back(tag);
+  return array;
+}
+
+// What is to be had, and what the plan takes of it.
+Json entries_json(const FleetNeeds& needs, const Plan& plan) {
+  Json::Array entries;
+  for (size_t i = 0; i < needs.entries.size(); ++i) {
+    const Entry& entry = needs.entries[i];
+    const int used = machines_used(needs, plan, static_cast<int>(i));
+    const bool is_paid_anyway = entry.kind == Kind::kReserved && !entry.away;
+    Json json{Json::Object{}};
+    json.set("name", entry.name);
+    json.set("provider", entry.provider);
+    json.set("region", entry.region);
+    json.set("zone", entry.zone);
+    json.set("machine", entry.machine);
+    json.set("gpus", entry.gpus);
+    json.set("kind", std::string(kind_name(entry.kind)));
+    json.set("price_per_hour", entry.price);
+    json.set("quota", entry.quota);
+    json.set("lead_p50_s", entry.lead_p50_s);
+    json.set("lead_p90_s", entry.lead_p90_s);
+    json.set("stock", entry.stock);
+    json.set("reclaim_per_hour", entry.reclaim_per_h);
+    json.set("residency", tags_json(entry.residency));
+    json.set("away", entry.away);
+    json.set("machines", used);
+    json.set("per_hour", (is_paid_anyway ? entry.quota : used) * entry.price);
+    entries.push_back(std::move(json));
+  }
+  return entries;
+}
+
+Json variants_json(const FleetNeeds& needs) {
+  Json::Array variants;
+  for (const Variant& one : needs.variants) {
+    Json json{Json::Object{}};
+    json.set("name", one.name);
+    json.set("model", one.model);
+    json.set("machine", one.machine);
+    json.set("machines", one.machines);
+    json.set("rate", one.rate);
+    variants.push_back(std::move(json));
+  }
+  return variants;
+}
+
+Json demands_json(const FleetNeeds& needs) {
+  Json::Array demands;
+  for (const Demand& one : needs.demands) {
+    Json json{Json::Object{}};
+    json.set("model", one.model);
+    json.set("residency", tags_json(one.residency));
+    json.set("rate", one.rate);
+    json.set("answer_kb", one.answer_kb);
+    demands.push_back(std::move(json));
+  }
+  return demands;
+}
+
 }  // namespace
 
 std::string shortfall_text(const Plan& plan) {
@@ -166,11 +238,14 @@ Json plan_json(const FleetNeeds& needs, const Plan& plan, const Explanation* exp
     shortfall.set("full", std::move(full));
     shortfalls.push_back(std::move(shortfall));
   }
+  json.set("currency", needs.currency);
+  json.set("entries", entries_json(needs, plan));
+  json.set("variants", variants_json(needs));
+  json.set("demands", demands_json(needs));
   if (!plan.is_possible()) {
     json.set("shortfalls", std::move(shortfalls));
     return json;
   }
-  json.set("currency", needs.currency);
   json.set("per_hour", plan.per_hour);
   json.set("exact", plan.is_exact);
   json.set("gap", std::max(0.0, plan.cost - plan.bound));

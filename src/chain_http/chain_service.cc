@@ -98,10 +98,21 @@ class ReplyLink : public std::enable_shared_from_this<ReplyLink> {
 // What a run reports, as its client reads it. On the runs' thread.
 class ChainService::Reply final : public RunSink {
  public:
-  Reply(std::shared_ptr<ReplyLink> link, std::unique_ptr<RunWriter> writer, bool streamed)
-      : link_(std::move(link)), writer_(std::move(writer)), streamed_(streamed) {}
+  // The service and the chain outlive it.
+  Reply(std::shared_ptr<ReplyLink> link, std::unique_ptr<RunWriter> writer, bool streamed,
+        ChainService& service, const chain::Chain& chain)
+      : link_(std::move(link)),
+        writer_(std::move(writer)),
+        streamed_(streamed),
+        figures_(*service.figures_),
+        chain_(chain),
+        clock_(service.clock_),
+        begun_ns_(clock_.now_ns()) {
+    figures_.on_begin(chain_);
+  }
 
   void on_events(const chain::ChainRun::Work& work) override {
+    for (const chain::RunEvent& event : work.events) figures_.on_event(chain_, event);
     if (!streamed_) return;
     std::string events;
     for (const chain::RunEvent& event : work.events) writer_->event(event, events);
@@ -109,6 +120,7 @@ class ChainService::Reply final : public RunSink {
   }
 
   void on_end(const chain::ChainRun& run) override {
+    figures_.on_end(chain_, run, static_cast<double>(clock_.now_ns() - begun_ns_) * 1e-9);
     const auto& failure = run.failure();
     if (!streamed_) {
       net::HttpResponse answer =
@@ -144,6 +156,10 @@ class ChainService::Reply final : public RunSink {
   const std::shared_ptr<ReplyLink> link_;
   const std::unique_ptr<RunWriter> writer_;
   const bool streamed_;
+  ChainFigures& figures_;
+  const chain::Chain& chain_;
+  const base::Clock& clock_;
+  const int64_t begun_ns_;
 };
 
 Result<std::unique_ptr<ChainService>> ChainService::open(std::vector<chain::Chain> chains,
@@ -164,6 +180,7 @@ ChainService::ChainService(std::vector<chain::Chain> chains, const Options& opti
   for (chain::Chain& chain : chains) {
     chains_.push_back(std::make_shared<const chain::Chain>(std::move(chain)));
   }
+  figures_ = std::make_unique<ChainFigures>(chains_);
 }
 
 ChainService::~ChainService() {
@@ -288,6 +305,7 @@ void ChainService::begin(const std::shared_ptr<Request>& request,
   if (!fits.ok()) return refuse(api::api_error(fits.error()));
   const Result<void> has_room = room_for(request->caller.principal.tenant);
   if (!has_room.ok()) {
+    figures_->on_refused(*request->chain);
     return refuse({.status = 429,
                    .message = has_room.error().message,
                    .type = "rate_limit_error",
@@ -304,7 +322,8 @@ void ChainService::begin(const std::shared_ptr<Request>& request,
   within(parsed->timeout_s);
   within(request->chain->timeout_s);
 
-  const auto reply = std::make_shared<Reply>(link, std::move(parsed->writer), parsed->stream);
+  const auto reply = std::make_shared<Reply>(link, std::move(parsed->writer), parsed->stream, *this,
+                                             *request->chain);
   const auto driver =
       std::make_shared<RunDriver>(RunDriver::Parts{.loop = loop_.queue(),
                                                    .chain = request->chain,

@@ -1,6 +1,6 @@
 // The chains of a process: runs them for callers over HTTP, all on one thread of its own, which is
 // also the net thread of the requests that they make here. Owned by the program's entry; what takes
-// those requests outlives it. list_body() and run() may be called from any thread.
+// those requests outlives it. list_body(), run() and figures() may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "chain/chain.h"
+#include "chain_http/chain_figures.h"
 #include "chain_http/inner_request.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
@@ -53,6 +54,8 @@ class ChainService {
   std::string list_body() const;
   // Null: there is none of that name.
   std::shared_ptr<const chain::Chain> find(std::string_view name) const;
+  // Sums over all runs.
+  const ChainFigures& figures() const { return *figures_; }
   // "chain:NAME" of those that answer chats.
   std::vector<std::string> chat_models() const;
   // 404, with the nearest that there is.
@@ -84,6 +87,7 @@ class ChainService {
   const Send send_;
   const base::Clock& clock_;
   std::vector<std::shared_ptr<const chain::Chain>> chains_;
+  std::unique_ptr<ChainFigures> figures_;
   // Those that run, by their replies; on the loop's thread.
   struct Running {
     std::shared_ptr<RunDriver> driver;

@@ -25,6 +25,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string kChat = R"(name = "chat"
 input = {q = "string"}
@@ -153,6 +154,29 @@ TEST_F(ChainServiceTest, AnswersWholeAndAsEvents) {
   EXPECT_THAT(events, ElementsAre("step.started", "step.done", "step.started", "output.delta",
                                   "output.delta", "step.done", "run.done", "[DONE]"));
   EXPECT_THAT(streamed.body, HasSubstr(R"("output":{"text":"two"})"));
+}
+
+TEST_F(ChainServiceTest, SumsSayWhatBecameOfRunsAndSteps) {
+  open(kChat);
+  ask("chat", R"({"input":{"q":"x"}})");
+  ask("chat", R"({"input":{"q":"x"},"stream":true})");
+  ask("chat", R"({"input":{"q":1}})");  // no run
+  model_ = [](const net::HttpRequest&, const std::shared_ptr<net::Exchange>&) {};
+  ask("chat", R"({"input":{"q":"x"}})");
+  telemetry::PrometheusText text;
+  service_->figures().add_metrics(text);
+  const std::string page = text.text();
+  for (const std::string line :
+       {"pelton_chain_runs_total{chain=\"chat\",outcome=\"ok\"} 2",
+        "pelton_chain_runs_total{chain=\"chat\",outcome=\"step_failed\"} 1",
+        "pelton_chain_runs_total{chain=\"chat\",outcome=\"refused\"} 0",
+        "pelton_chain_runs_open{chain=\"chat\"} 0",
+        "pelton_chain_run_seconds_count{chain=\"chat\"} 2",
+        "pelton_chain_step_seconds_count{chain=\"chat\",step=\"first\"} 2",
+        "pelton_chain_step_seconds_count{chain=\"chat\",step=\"second\"} 2"}) {
+    EXPECT_THAT(page, HasSubstr(line + "\n"));
+  }
+  EXPECT_THAT(page, Not(HasSubstr("\"x\""))) << "nothing of what was asked";
 }
 
 TEST_F(ChainServiceTest, RefusesWhatDoesNotFit) {

@@ -170,6 +170,7 @@ std::string encode(const RunEnvelope& one) {
   if (one.peer.port != 0) {
     w.key("peer_host").string(one.peer.host).key("peer_port").integer(one.peer.port);
     w.key("peer_tokens").integer(one.peer.tokens).key("peer_ticket").string(one.peer.ticket);
+    if (one.peer.ahead) w.key("peer_ahead").boolean(true);
   }
   w.end_object();
   return out;
@@ -202,6 +203,7 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
   fields.read_count("peer_port", one.peer.port, 65535);
   fields.read_count("peer_tokens", one.peer.tokens, 1 << 30);
   fields.read("peer_ticket", one.peer.ticket);
+  fields.read("peer_ahead", one.peer.ahead);
   if (protocol != kProtocolVersion) {
     return bad_field("protocol",
                      fmt::format("is {}; this worker speaks {}", protocol, kProtocolVersion));
@@ -294,8 +296,10 @@ std::string encode(const WorkerRecord& record) {
   for (const int window : record.windows) w.integer(window);
   w.end_array().key("block_name").string(record.block_name);
   w.key("date").string(record.date);
+  if (record.beat_ms > 0) w.key("beat_ms").integer(record.beat_ms);
   if (record.kv_port != 0) {
     w.key("kv_port").integer(record.kv_port).key("kv_id").string(record.kv_id);
+    if (record.kv_ahead) w.key("kv_ahead").boolean(true);
   }
   if (record.role != WorkerRole::kBoth) w.key("role").string(worker_role_name(record.role));
   if (!record.adapters.empty()) {
@@ -330,8 +334,10 @@ Result<WorkerRecord> decode_worker_record(std::string_view text) {
   fields.read_counts("windows", record.windows, 1 << 30);
   fields.read("block_name", record.block_name);
   fields.read("date", record.date);
+  fields.read_count("beat_ms", record.beat_ms, 60'000);
   fields.read_count("kv_port", record.kv_port, 65535);
   fields.read("kv_id", record.kv_id);
+  fields.read("kv_ahead", record.kv_ahead);
   std::string role(worker_role_name(record.role));
   fields.read("role", role);
   fields.read("adapters", record.adapters, kAdapterNamesMax);

@@ -48,6 +48,7 @@ struct RunEnvelope {
     int port = 0;
     int tokens = 0;      // that it is expected to have
     std::string ticket;  // which it asks for
+    bool ahead = false;  // it is computed there now, and fetching it is all that is wanted
   };
   Peer peer = {};
 };
@@ -92,8 +93,12 @@ struct WorkerRecord {
   // Where other workers fetch blocks from it, and what it is called there; 0: they cannot.
   int kv_port = 0;
   std::string kv_id;
+  bool kv_ahead = false;                // and send what they are just computing
   WorkerRole role = WorkerRole::kBoth;  // another one only with a KV port, once it has a model
   std::string date;                     // of its prompts; empty: the calendar's
+  // An answer says something at least so often (kBeat), that a connection which stands still is
+  // known from one that has nothing to say. 0: it need not.
+  int beat_ms = 0;
   // Names of LoRA adapters that requests may give instead of a model's, in memory or not. As many
   // as fit into so many bytes.
   static constexpr size_t kAdapterBytesMax = size_t{512} << 10;

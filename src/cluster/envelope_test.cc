@@ -8,29 +8,31 @@ namespace pelton::cluster {
 namespace {
 
 TEST(Envelope, ComesBackAsItWas) {
-  const RunEnvelope sent{.incarnation = "abc",
-                         .request_id = "req_1",
-                         .gateway = "g",
-                         .attempt = 2,
-                         .dispatch = 77,
-                         .method = "POST",
-                         .path = "/v1/chat/completions",
-                         .query = "a=b",
-                         .remote = "10.0.0.1:5",
-                         .headers = {{"Accept", "text/event-stream"}, {"x", ""}},
-                         .tenant = "wheel",
-                         .weight = 2.5,
-                         .seed = 0xFFFF'FFFF'FFFF'FFF1,
-                         .created_ms = 1'795'000'000'123,
-                         .deadline_ms = 5'000,
-                         .delivered = true,
-                         .peer = {.host = "h", .port = 9, .tokens = 64, .ticket = "t"}};
+  const RunEnvelope sent{
+      .incarnation = "abc",
+      .request_id = "req_1",
+      .gateway = "g",
+      .attempt = 2,
+      .dispatch = 77,
+      .method = "POST",
+      .path = "/v1/chat/completions",
+      .query = "a=b",
+      .remote = "10.0.0.1:5",
+      .headers = {{"Accept", "text/event-stream"}, {"x", ""}},
+      .tenant = "wheel",
+      .weight = 2.5,
+      .seed = 0xFFFF'FFFF'FFFF'FFF1,
+      .created_ms = 1'795'000'000'123,
+      .deadline_ms = 5'000,
+      .delivered = true,
+      .peer = {.host = "h", .port = 9, .tokens = 64, .ticket = "t", .ahead = true}};
   const Result<RunEnvelope> got = decode_run_envelope(encode(sent));
   ASSERT_TRUE(got.ok()) << got.error().message;
   EXPECT_EQ(encode(*got), encode(sent));
   EXPECT_EQ(got->seed, sent.seed);
   EXPECT_EQ(got->headers, sent.headers);
   EXPECT_EQ(got->peer.ticket, sent.peer.ticket);
+  EXPECT_TRUE(got->peer.ahead);
 }
 
 TEST(Envelope, IsRefusedByField) {
@@ -97,6 +99,7 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
                             .block_name = "ff",
                             .kv_port = 7,
                             .kv_id = "k",
+                            .kv_ahead = true,
                             .role = WorkerRole::kDecode,
                             .date = "2026-11-23",
                             .adapters = {"sql", "org/support"},
@@ -106,6 +109,7 @@ TEST(Envelope, ARecordAndALoadComeBackAsTheyWere) {
   EXPECT_EQ(encode(*got), encode(record));
   EXPECT_EQ(got->windows, record.windows);
   EXPECT_EQ(got->kv_port, 7);
+  EXPECT_TRUE(got->kv_ahead);
   EXPECT_EQ(got->role, WorkerRole::kDecode);
   EXPECT_EQ(got->adapters, record.adapters);
   EXPECT_EQ(got->fingerprints, record.fingerprints);

@@ -51,23 +51,20 @@ EtcdClient::Entry entry_of(const pb::KeyValue& one) {
 class EtcdClient::Connection {
  public:
   explicit Connection(const Options& options) : options_(options) {
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
-    std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (options.tls) {
-      credentials = grpc::SslCredentials({.pem_root_certs = options.ca,
-                                          .pem_private_key = options.key,
-                                          .pem_cert_chain = options.certificate});
+      credentials_ = grpc::SslCredentials({.pem_root_certs = options.ca,
+                                           .pem_private_key = options.key,
+                                           .pem_cert_chain = options.certificate});
     }
-    for (const std::string& endpoint : options.endpoints) {
-      channels_.push_back(grpc::CreateCustomChannel(endpoint, credentials, arguments));
-    }
+    for (const std::string& endpoint : options.endpoints) channels_.push_back(make(endpoint));
   }
 
   // The endpoint of the next call.
   size_t at() const { return at_.load() % channels_.size(); }
-  const std::shared_ptr<grpc::Channel>& channel(size_t at) const { return channels_[at]; }
+  std::shared_ptr<grpc::Channel> channel(size_t at) const {
+    std::lock_guard lock(mutex_);
+    return channels_[at];
+  }
   const std::string& endpoint(size_t at) const { return options_.endpoints[at]; }
 
   void cancel() {
@@ -93,6 +90,14 @@ class EtcdClient::Connection {
   }
 
  private:
+  std::shared_ptr<grpc::Channel> make(const std::string& endpoint) const {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new one is one
+    return grpc::CreateCustomChannel(endpoint, credentials_, arguments);
+  }
+
   // With a context of its own, which cancel() reaches.
   template <typename Call>
   Result<void> run_once(std::chrono::milliseconds time_max, const std::string& token,
@@ -114,7 +119,13 @@ class EtcdClient::Connection {
     is_stale_ = status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
     if (status.ok()) return {};
     Error error = error_of(status, endpoint(used));
-    if (error.code == ErrorCode::kUnavailable) at_ = used + 1;
+    if (error.code != ErrorCode::kUnavailable) return error;
+    at_ = used + 1;
+    // One whose server had a certificate that is not believed makes no further connection (gRPC
+    // 1.51): it starts handshakes and does not end them.
+    std::shared_ptr<grpc::Channel> fresh = make(endpoint(used));
+    std::lock_guard lock(mutex_);
+    channels_[used].swap(fresh);
     return error;
   }
 
@@ -136,9 +147,10 @@ class EtcdClient::Connection {
   }
 
   const Options options_;
-  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::shared_ptr<grpc::ChannelCredentials> credentials_ = grpc::InsecureChannelCredentials();
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;  // guarded by mutex_; their number is not
   std::atomic<size_t> at_ = 0;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::atomic<bool> is_stale_ = false;  // the last call's token
   std::string token_;                   // of the user; guarded by mutex_, as the next
   bool cancelled_ = false;

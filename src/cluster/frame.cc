@@ -19,6 +19,7 @@ bool is_known(uint8_t type) {
     case FrameType::kHead:
     case FrameType::kBytes:
     case FrameType::kError:
+    case FrameType::kBeat:
     case FrameType::kRecord:
     case FrameType::kLoad:
     case FrameType::kBlocks:

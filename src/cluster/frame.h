@@ -31,6 +31,7 @@ enum class FrameType : uint8_t {
   kHead = 32,   // AnswerHead; once, first
   kBytes = 33,  // for the client, ready to be sent on; with kLast all of the answer has been said
   kError = 34,  // AnswerError: this worker cannot go on; nothing follows
+  kBeat = 35,   // nothing to say for a while; optional, no payload
   // On a watch.
   kRecord = 48,  // WorkerRecord; first
   kLoad = 49,    // WorkerLoad, every interval: also the sign of life

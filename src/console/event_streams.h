@@ -18,7 +18,7 @@ namespace pelton::console {
 
 class EventStreams {
  public:
-  static constexpr int kStreamsMax = 16;
+  static constexpr int kStreamsMax = 24;
 
   struct News {
     int64_t newest = 0;  // the event's number

@@ -59,6 +59,8 @@ std::string config_body(const Config& config) {
       .integer(config.chat_port)
       .key("chat_tls")
       .boolean(config.chat_tls)
+      .key("what_if")
+      .boolean(config.has_what_if)
       .key("sign_in")
       .boolean(config.has_sign_in);
   writer.end_object();

@@ -15,11 +15,12 @@ namespace pelton::console {
 struct Config {
   std::string version;
   // Of "chat", "models", "chains", "live", "fleet", "scaling", "requests", "routing", "splits",
-  // "health", "configuration".
+  // "health", "configuration", "capacity", "chain_figures".
   std::vector<std::string_view> pages;
   // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
   int chat_port = 0;
   bool chat_tls = false;
+  bool has_what_if = false;  // the autoscaler's facts are recorded, to be played with other knobs
   bool has_sign_in = false;  // pages may command, for whoever signs in (console/sessions.h)
 };
 std::string config_body(const Config& config);

@@ -31,18 +31,23 @@ bool is_background(const request::GenerationRequest& request) {
   return request.priority > 0;
 }
 
+// What is only fetched is nothing to be computed.
+int64_t tokens_of(const request::GenerationRequest& request) {
+  return request.peer && request.peer->ahead ? 0 : static_cast<int64_t>(request.prompt.size());
+}
+
 }  // namespace
 
 AdmissionQueue::Ticket AdmissionQueue::ticket(const request::GenerationRequest& request) {
   return {.tenant = request.tenant,
           .kind = kind_of(request),
           .is_background = is_background(request),
-          .prompt_tokens = static_cast<int>(request.prompt.size())};
+          .prompt_tokens = static_cast<int>(tokens_of(request))};
 }
 
 Result<void> AdmissionQueue::enter(request::GenerationRequest& request, int answers,
                                    int64_t now_ns) {
-  const auto tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t tokens = tokens_of(request);
   const bool behind = is_background(request);
   TRY(check_bounds({.tenant = request.tenant,
                     .weight = request.weight,

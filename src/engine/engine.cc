@@ -95,6 +95,8 @@ class Engine::Loop {
   int abandon(const Error& error);
   Ledger ledger() const;
   void reset_prefix_cache();
+  void erase_tenant(std::string tenant);
+  void release_kv_memory();
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
   const kv::PeerTransfers::Place* peer_place() const {
@@ -137,6 +139,7 @@ class Engine::Loop {
   UpdateBatch* batch_of(const std::shared_ptr<Outbox>& outbox);
   void publish_stats();
   void publish_ledger();
+  void release_if_asked();
   void check_when_idle();
   void stop();
 
@@ -152,6 +155,10 @@ class Engine::Loop {
   EngineStats stats_;  // guarded by stats_mutex_
   std::atomic<int64_t> busy_since_ns_{0};
   std::atomic<bool> is_reset_asked_{false};
+  std::atomic<bool> is_erase_asked_{false};
+  std::mutex erase_mutex_;
+  std::vector<std::string> erased_tenants_;  // under it: to be
+  std::atomic<bool> is_release_asked_{false};
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
   size_t live_swept_at_ = 0;                             // guarded by live_mutex_
@@ -162,6 +169,7 @@ class Engine::Loop {
   int64_t cancels_seen_ = 0;
   bool all_deferred_ = false;
   int64_t integrity_checks_ = 0;
+  int64_t kv_releases_ = 0;
   std::optional<int64_t> checked_ns_;
   std::vector<std::unique_ptr<UpdateBatch>> batches_;  // few: a thread's each
 
@@ -231,7 +239,10 @@ void Engine::Loop::run() {
   pthread_setname_np(pthread_self(), "pelton-engine");
   for (;;) {
     const bool nothing_to_do = core_.idle();
-    if (nothing_to_do) check_when_idle();
+    if (nothing_to_do) {
+      release_if_asked();
+      check_when_idle();
+    }
     publish_ledger();
     if (nothing_to_do) {
       busy_since_ns_.store(0, std::memory_order_relaxed);
@@ -305,8 +316,9 @@ void Engine::Loop::exchange_with_peers() {
   for (const kv::PeerAsk& ask : peers->take_asks()) {
     // Nothing is lent while sequences lack blocks: each ask would be ahead of them again.
     const bool lacks = core_.scheduler().lacks_blocks();
-    peers->offer(lacks ? nothing_of(ask) : core_.offer(ask));
+    peers->offer(lacks ? nothing_of(ask) : core_.offer(ask, now_ns));
   }
+  for (kv::PeerOffer& offer : core_.further_offers(now_ns)) peers->offer(std::move(offer));
   for (kv::PeerFetch& fetch : core_.take_peer_fetches()) peers->fetch(std::move(fetch));
   for (const int64_t id : core_.take_peer_cancels()) peers->cancel(id);
 }
@@ -316,11 +328,64 @@ void Engine::Loop::reset_prefix_cache() {
   inbox_.wake();
 }
 
+void Engine::Loop::erase_tenant(std::string tenant) {
+  {
+    std::lock_guard lock(erase_mutex_);
+    erased_tenants_.push_back(std::move(tenant));
+  }
+  is_erase_asked_.store(true, std::memory_order_release);
+  inbox_.wake();
+}
+
 // Before requests are received: those that come after it was asked find nothing.
 void Engine::Loop::reset_if_asked() {
+  if (is_erase_asked_.exchange(false, std::memory_order_acq_rel)) {
+    std::vector<std::string> tenants;
+    {
+      std::lock_guard lock(erase_mutex_);
+      tenants.swap(erased_tenants_);
+    }
+    for (const std::string& tenant : tenants) core_.erase_tenant(tenant);
+    if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+  }
   if (!is_reset_asked_.exchange(false, std::memory_order_acq_rel)) return;
   core_.reset_prefix_cache();
   if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+}
+
+void Engine::Loop::release_kv_memory() {
+  is_release_asked_.store(true, std::memory_order_release);
+  inbox_.wake();
+}
+
+// With nothing to do. Blocks that peers read are revoked first.
+void Engine::Loop::release_if_asked() {
+  if (!is_release_asked_.exchange(false, std::memory_order_acq_rel)) return;
+  const Ledger before = core_.scheduler().ledger();
+  for (const kv::PerGroup<Ledger::Blocks>& tier : before.blocks) {
+    const auto is_pinned = [](const Ledger::Blocks& counted) { return counted.pinned > 0; };
+    if (std::ranges::any_of(tier, is_pinned)) {
+      return log_.info("its KV cache and its memory are kept: some blocks are pinned");
+    }
+  }
+  core_.reset_prefix_cache();
+  if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+  if (kv::PeerTransfers* const peers = executor_.peers(); peers != nullptr) {
+    peers->revoke_all();
+    core_.end_all_offers();
+  }
+  const Ledger ledger = core_.scheduler().ledger();
+  for (const kv::PerGroup<Ledger::Blocks>& tier : ledger.blocks) {
+    for (const Ledger::Blocks& counted : tier) {
+      if (counted.free != counted.total) {
+        return log_.info("its KV cache's memory is kept: some blocks are in use");
+      }
+    }
+  }
+  const int64_t bytes = executor_.release_kv_memory();
+  ++kv_releases_;
+  publish_stats();
+  log_.info(fmt::format("its KV cache's memory is given back: {} MiB at most", bytes >> 20));
 }
 
 void Engine::Loop::collect() {
@@ -356,8 +421,10 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
       if (batch != nullptr) ++batch->readers;
     }
   }
+  if (arrivals.empty()) return;
   // A reader may have left before its request came this far; look again.
-  if (!arrivals.empty()) cancels_seen_ = -1;
+  cancels_seen_ = -1;
+  is_release_asked_ = false;  // it is needed
 }
 
 void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error) {
@@ -489,6 +556,7 @@ void Engine::Loop::publish_stats() {
   stats.scheduler = counters;
   stats.disk = scheduler.disk().counters();
   stats.peers = scheduler.peer_tier().counters();
+  stats.kv_releases = kv_releases_;
   stats.has_peers = scheduler.peer_tier().on();
   if (executor_.peers() != nullptr) stats.served = executor_.peers()->served();
   stats.drafts = scheduler.draft_report();
@@ -591,6 +659,14 @@ Ledger Engine::ledger() const {
 
 void Engine::reset_prefix_cache() {
   loop_->reset_prefix_cache();
+}
+
+void Engine::erase_tenant(std::string tenant) {
+  loop_->erase_tenant(std::move(tenant));
+}
+
+void Engine::release_kv_memory() {
+  loop_->release_kv_memory();
 }
 
 const kv::EventLog& Engine::kv_events() const {

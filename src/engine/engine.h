@@ -46,6 +46,7 @@ struct EngineStats {
   BlockTimes block_times;       // of the widest group's blocks on the device, some of them
   SchedulerCounters scheduler;  // the same and more, as the scheduler counts
   DiskTier::Counters disk;
+  int64_t kv_releases = 0;  // times that the memory of keys and values was given back
   bool has_peers = false;
   PeerTier::Counters peers;
   kv::PeerTransfers::Served served;  // to other workers
@@ -132,6 +133,14 @@ class Engine {
   // Requests that come from now on find nothing that was computed before, in no tier; but for what
   // is pinned. Any thread; does not wait.
   void reset_prefix_cache();
+  // The same of this tenant's requests; a disk forgets everybody's.
+  void erase_tenant(std::string tenant);
+
+  // As soon as it has nothing to do, the prefix cache is emptied, in every tier, and the memory of
+  // keys and values goes back to the operating system: for a worker that waits to be needed. It
+  // comes back as requests write it. A request that comes before then, or a pinned prefix, keeps it
+  // all. Any thread; does not wait.
+  void release_kv_memory();
 
   // What the prefix cache has stored and removed. Any thread.
   const kv::EventLog& kv_events() const;

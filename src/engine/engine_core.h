@@ -91,11 +91,17 @@ class EngineCore {
   void finish_peer_fetch(const kv::PeerFetched& fetched, int64_t now_ns) {
     scheduler_.finish_peer_fetch(fetched, now_ns);
   }
-  kv::PeerOffer offer(const kv::PeerAsk& ask) { return scheduler_.offer(ask); }
+  kv::PeerOffer offer(const kv::PeerAsk& ask, int64_t now_ns) {
+    return scheduler_.offer(ask, now_ns);
+  }
+  std::vector<kv::PeerOffer> further_offers(int64_t now_ns) {
+    return scheduler_.further_offers(now_ns);
+  }
   void end_offer(int64_t id) { scheduler_.end_offer(id); }
   void end_all_offers() { scheduler_.end_all_offers(); }
   void adopt_kept(const kv::BlockTransfers& disk) { scheduler_.adopt_kept(disk); }
   void reset_prefix_cache() { scheduler_.reset_prefix_cache(); }
+  void erase_tenant(std::string_view tenant) { scheduler_.erase_tenant(tenant); }
 
   // Nothing is known and nothing runs. note_idle() notifies the admission queue.
   bool idle() const { return scheduler_.idle() && in_flight_ == 0; }

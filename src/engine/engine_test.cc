@@ -632,5 +632,82 @@ TEST(TokenStream, assigning_another_stream_leaves_the_first) {
   EXPECT_LT(bench.settle().steps.count, 50);
 }
 
+// Counts how often its memory is given back, and what it had in flight then.
+class ReleasedExecutor final : public Executor {
+ public:
+  const ExecutorCapacity& capacity() const override { return inner_.capacity(); }
+  void submit(StepPlan plan) override {
+    ++in_flight_;
+    inner_.submit(std::move(plan));
+  }
+  StepResult collect() override {
+    --in_flight_;
+    return inner_.collect();
+  }
+  int64_t release_kv_memory() override {
+    CHECK(in_flight_ == 0);
+    ++released;
+    return 1;
+  }
+
+  std::atomic<int> released = 0;
+
+ private:
+  ModelledExecutor inner_{{.capacity = kSmall, .next_token = checksum_tokens(1000)}};
+  int in_flight_ = 0;
+};
+
+class ReleaseTest : public testing::Test {
+ protected:
+  Output run(int prompt, int max_new, uint64_t seed) {
+    Result<TokenStream> stream = engine_.submit(make_request(prompt, max_new, seed));
+    CHECK(stream.ok(), stream.error().message);
+    return read_all(*stream);
+  }
+  void wait_for_releases(int count) {
+    for (int tries = 0; tries < 10'000 && engine_.stats().kv_releases < count; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_EQ(engine_.stats().kv_releases, count);
+  }
+
+  base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  ReleasedExecutor executor_;
+  Engine engine_{{.checks_every_step = true}, executor_, clock_, log_};
+};
+
+TEST_F(ReleaseTest, MemoryThatIsGivenBackHoldsNothingAndAnswersStayTheSame) {
+  const Output first = run(24, 5, 3);
+  EXPECT_GT(run(24, 5, 3).end.cached_tokens, 0);
+  const int64_t stored = engine_.ledger().kv_events;
+  for (int count = 1; count <= 3; ++count) {
+    engine_.release_kv_memory();
+    wait_for_releases(count);
+    EXPECT_EQ(executor_.released, count);
+    const Ledger ledger = engine_.ledger();
+    for (const kv::PerGroup<Ledger::Blocks>& tier : ledger.blocks) {
+      for (const Ledger::Blocks& blocks : tier) EXPECT_EQ(blocks.free, blocks.total);
+    }
+    EXPECT_TRUE(ledger.clean());
+    EXPECT_GT(ledger.kv_events, stored) << "readers hear that the blocks are gone";
+    const Output again = run(24, 5, 3);
+    EXPECT_EQ(again.end.cached_tokens, 0);
+    EXPECT_EQ(again.tokens, first.tokens);
+  }
+}
+
+// What runs keeps its blocks, and whoever comes before it is idle keeps all of them.
+TEST_F(ReleaseTest, NothingIsGivenBackUnderAnAnswer) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Result<TokenStream> stream = engine_.submit(make_request(20, 60, seed));
+    ASSERT_TRUE(stream.ok());
+    engine_.release_kv_memory();
+    const Output output = read_all(*stream);
+    EXPECT_EQ(output.tokens.size(), 60u);
+    EXPECT_EQ(output.tokens, run(20, 60, seed).tokens);
+  }
+}
+
 }  // namespace
 }  // namespace pelton::engine

@@ -73,6 +73,11 @@ class Executor {
   // Waits for the oldest submitted step.
   virtual StepResult collect() = 0;
 
+  // Nothing is submitted and not collected, and no block of the device or the host holds anything
+  // that is needed: their memory may go back to whoever gave it, until blocks are written again.
+  // How much at most, in bytes; 0: none.
+  virtual int64_t release_kv_memory() { return 0; }
+
   // The disk of the furthest tier, where some group has blocks on it; otherwise null.
   virtual kv::BlockTransfers* disk() { return nullptr; }
 

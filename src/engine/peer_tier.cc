@@ -1,6 +1,7 @@
 #include "engine/peer_tier.h"
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 
 #include <fmt/format.h>
@@ -30,6 +31,11 @@ constexpr int64_t kPatienceNs = 50'000'000;
 constexpr double kPatienceShare = 0.5;
 // A fetch that nobody may be waiting for any more ends by itself.
 constexpr int64_t kFetchMaxNs = 5'000'000'000;
+// While the peer computes it; and so long without a further block.
+constexpr int64_t kAheadMaxNs = 60'000'000'000;
+constexpr int64_t kAheadQuietNs = 5'000'000'000;
+// Fewer than are fetched at once (kv_transfer/block_exchange.h): they wait for others' steps.
+constexpr int kAheadMax = 12;
 // Less than that is computed sooner than asked for.
 constexpr int kBlocksMin = 2;
 constexpr int kFailuresMax = 3;
@@ -80,9 +86,8 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
   auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});
   if (join(*load, asked.hashes)) return load;
   const std::string address = fmt::format("{} {}", asked.peer.host, asked.peer.port);
-  const auto trouble = troubles_.find(address);
-  const bool is_off = trouble != troubles_.end() && now_ns < trouble->second.off_until_ns;
-  if (is_off || transfers_.size() >= kTransfersMax) return nullptr;
+  const bool ahead = asked.peer.ahead;
+  if (!any_place(address, ahead, now_ns)) return nullptr;
   kv::PeerFetch fetch{.id = next_id_,
                       .host = asked.peer.host,
                       .port = asked.peer.port,
@@ -90,18 +95,29 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
                       .names = {asked.hashes.begin(), asked.hashes.begin() + far},
                       .held = {},
                       .rooms = {},
-                      .limit_ns = kFetchMaxNs};
+                      .limit_ns = ahead ? kAheadMaxNs : kFetchMaxNs,
+                      .ahead = ahead};
   if (!plan(fetch, near) || !take_rooms(fetch, *load)) return nullptr;
   ++counters_.fetches;
+  if (ahead) ++counters_.ahead;
   load->transfer = next_id_;
   transfers_.emplace(next_id_++, Transfer{.names = fetch.names,
                                           .near_blocks = near,
                                           .address = address,
                                           .owner = asked.owner,
                                           .rooms = fetch.rooms,
-                                          .waiters = {load.get()}});
+                                          .waiters = {load.get()},
+                                          .ahead = ahead});
   begun_.push_back(std::move(fetch));
   return load;
+}
+
+bool PeerTier::any_place(const std::string& address, bool ahead, int64_t now_ns) const {
+  const auto trouble = troubles_.find(address);
+  const bool is_off = trouble != troubles_.end() && now_ns < trouble->second.off_until_ns;
+  if (is_off || transfers_.size() >= kTransfersMax) return false;
+  const auto is_ahead = [](const auto& one) { return one.second.ahead; };
+  return !ahead || std::ranges::count_if(transfers_, is_ahead) < kAheadMax;
 }
 
 // Says what is here. Whether fetching the rest is worth it and the host may have room.
@@ -118,7 +134,8 @@ bool PeerTier::plan(kv::PeerFetch& fetch, int near) {
     const BlockPool& host = pools_.pool(group, kv::kHost);
     if (lacks > host.free_count() - host.block_count() / 2) return false;
   }
-  if (pays(bytes, (far - near) * pools_.block_tokens())) return true;
+  // Ahead of its time nobody waits for it.
+  if (fetch.ahead || pays(bytes, (far - near) * pools_.block_tokens())) return true;
   ++counters_.declined;
   // What is never tried again is never known to be quicker by now.
   fetch_ns_per_byte_ *= kForgottenByDeclining;
@@ -207,6 +224,7 @@ void PeerTier::note_outcome(const Transfer& transfer, const kv::PeerFetched& fet
                             int64_t now_ns) {
   counters_.blocks_fetched += std::ssize(fetched.blocks);
   counters_.bytes_fetched += fetched.bytes;
+  if (fetched.bytes > 0) counters_.fetch_ns += fetched.ns;
   if (troubles_.size() >= kTroublesMax && !troubles_.contains(transfer.address)) troubles_.clear();
   Trouble& trouble = troubles_[transfer.address];
   switch (fetched.outcome) {
@@ -242,9 +260,23 @@ void PeerTier::note_computed(int tokens, int64_t ns) {
   note(computed_ns_per_token_, static_cast<double>(ns) / tokens);
 }
 
-kv::PeerOffer PeerTier::offer(const kv::PeerAsk& ask) {
+void PeerTier::share(kv::PeerOffer& offer, int group, const BlockHash& name) {
+  const kv::BlockPools::Place found = pools_.find(group, name, kv::kHost);
+  pools_.pool(group, found.tier).share(found.block);
+  offer.blocks.push_back({.group = group, .name = name, .tier = found.tier, .block = found.block});
+}
+
+kv::PeerOffer PeerTier::offer(const kv::PeerAsk& ask, int64_t now_ns) {
   kv::PeerOffer offer{.id = ask.id, .blocks = {}};
   if (ask.held.size() != pools_.group_count() || offered_.size() >= kOffersMax) return offer;
+  if (ask.ahead) {
+    Awaited& awaited =
+        awaited_.insert_or_assign(ask.id, Awaited{.ask = ask, .since_ns = now_ns}).first->second;
+    offered_.try_emplace(ask.id);
+    offer = offer_next(awaited, now_ns);
+    if (!offer.goes_on) awaited_.erase(ask.id);
+    return offer;
+  }
   const auto is_there = [&](int group, int block) {
     const auto at = static_cast<size_t>(block);
     return ask.held[group][at] || is_here(group, ask.names[at]);
@@ -255,10 +287,7 @@ kv::PeerOffer PeerTier::offer(const kv::PeerAsk& ask) {
     const auto at = static_cast<size_t>(i);
     for (int group = 0; group < pools_.group_count(); ++group) {
       if (i < first_needed(group, offer.prefix_blocks) || ask.held[group][at]) continue;
-      const kv::BlockPools::Place found = pools_.find(group, ask.names[at], kv::kHost);
-      pools_.pool(group, found.tier).share(found.block);
-      offer.blocks.push_back(
-          {.group = group, .name = ask.names[at], .tier = found.tier, .block = found.block});
+      share(offer, group, ask.names[at]);
     }
   }
   counters_.blocks_offered += std::ssize(offer.blocks);
@@ -266,7 +295,48 @@ kv::PeerOffer PeerTier::offer(const kv::PeerAsk& ask) {
   return offer;
 }
 
+// Of windows, what the whole prompt's end looks back into: of those the same blocks cross as if it
+// were asked for once it is computed.
+kv::PeerOffer PeerTier::offer_next(Awaited& awaited, int64_t now_ns) {
+  const kv::PeerAsk& ask = awaited.ask;
+  const int blocks = static_cast<int>(ask.names.size());
+  kv::PeerOffer offer{.id = ask.id, .blocks = {}};
+  const auto crosses = [&](int group) {
+    return awaited.next >= first_needed(group, blocks) &&
+           !ask.held[group][static_cast<size_t>(awaited.next)];
+  };
+  for (; awaited.next < blocks; ++awaited.next) {
+    const BlockHash& name = ask.names[static_cast<size_t>(awaited.next)];
+    bool is_computed = true;
+    for (int group = 0; group < pools_.group_count() && is_computed; ++group) {
+      is_computed = !crosses(group) || is_here(group, name);
+    }
+    if (!is_computed) break;
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      if (crosses(group)) share(offer, group, name);
+    }
+  }
+  if (!offer.blocks.empty()) awaited.since_ns = now_ns;
+  offer.prefix_blocks = awaited.next;
+  offer.goes_on = awaited.next < blocks && now_ns - awaited.since_ns < kAheadQuietNs;
+  counters_.blocks_offered += std::ssize(offer.blocks);
+  std::ranges::copy(offer.blocks, std::back_inserter(offered_.at(ask.id)));
+  return offer;
+}
+
+std::vector<kv::PeerOffer> PeerTier::further_offers(int64_t now_ns) {
+  std::vector<kv::PeerOffer> offers;
+  for (auto one = awaited_.begin(); one != awaited_.end();) {
+    kv::PeerOffer offer = offer_next(one->second, now_ns);
+    const bool is_over = !offer.goes_on;
+    if (is_over || !offer.blocks.empty()) offers.push_back(std::move(offer));
+    one = is_over ? awaited_.erase(one) : std::next(one);
+  }
+  return offers;
+}
+
 void PeerTier::end_offer(int64_t id) {
+  awaited_.erase(id);
   const auto found = offered_.find(id);
   if (found == offered_.end()) return;  // revoked before
   for (const kv::PeerOffer::Block& one : std::views::reverse(found->second)) {
@@ -281,6 +351,7 @@ void PeerTier::end_all_offers() {
 }
 
 void PeerTier::forget_all() {
+  for (auto& [id, awaited] : awaited_) awaited.since_ns = -kAheadQuietNs;
   for (auto& [id, transfer] : transfers_) transfer.is_stale = true;
 }
 

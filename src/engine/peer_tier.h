@@ -57,15 +57,18 @@ class PeerTier {
   // A step computed so many prompt tokens in so long.
   void note_computed(int tokens, int64_t ns);
 
-  // What is here of the longest prefix that it makes whole with what is there.
-  kv::PeerOffer offer(const kv::PeerAsk& ask);
+  // What is here of the longest prefix that it makes whole with what is there; of one that is being
+  // computed, what is here of all that it will need.
+  kv::PeerOffer offer(const kv::PeerAsk& ask, int64_t now_ns);
+  // What has been computed since of those that go on.
+  std::vector<kv::PeerOffer> further_offers(int64_t now_ns);
   void end_offer(int64_t id);
   bool any_offered() const { return !offered_.empty(); }
   // Nobody reads them any more: the transfers were revoked.
   void end_all_offers();
 
-  // Something is being fetched.
-  bool busy() const { return !transfers_.empty(); }
+  // Something is being fetched, or sent as it is computed.
+  bool busy() const { return !transfers_.empty() || !awaited_.empty(); }
   // Forgets what is on its way: it is not listed when it comes.
   void forget_all();
 
@@ -73,13 +76,15 @@ class PeerTier {
     int64_t fetches = 0;   // begun
     int64_t joined = 0;    // prompts that waited for another one's
     int64_t declined = 0;  // computing is quicker
+    int64_t ahead = 0;     // of those begun: while the peer computed them
     int64_t late = 0;      // not waited for to the end
     int64_t blocks_fetched = 0;
     int64_t bytes_fetched = 0;
-    int64_t nothing = 0;  // the peer had nothing of use
-    int64_t refused = 0;  // it refused
-    int64_t corrupt = 0;  // what came was not what was sent: computed
-    int64_t failed = 0;   // it was not reached, was lost or too slow
+    int64_t fetch_ns = 0;  // that these took
+    int64_t nothing = 0;   // the peer had nothing of use
+    int64_t refused = 0;   // it refused
+    int64_t corrupt = 0;   // what came was not what was sent: computed
+    int64_t failed = 0;    // it was not reached, was lost or too slow
     int64_t blocks_offered = 0;
     int64_t revoked = 0;  // offers that ended because the blocks were needed here
   };
@@ -108,6 +113,7 @@ class PeerTier {
     std::vector<Load*> waiters;
     bool is_stale = false;      // all was forgotten meanwhile
     bool is_cancelled = false;  // nobody waits any more
+    bool ahead = false;
   };
   // One that fails again and again is left alone for a while.
   struct Trouble {
@@ -115,10 +121,20 @@ class PeerTier {
     int64_t off_until_ns = 0;
   };
 
+  // A prompt that is being computed here and sent as it is.
+  struct Awaited {
+    kv::PeerAsk ask;
+    int next = 0;  // block: those before it have been offered
+    int64_t since_ns = 0;
+  };
+
   bool is_here(int group, const kv::BlockHash& name) const;
+  void share(kv::PeerOffer& offer, int group, const kv::BlockHash& name);
+  kv::PeerOffer offer_next(Awaited& awaited, int64_t now_ns);
   bool join(Load& load, std::span<const kv::BlockHash> hashes);
   int first_needed(int group, int blocks) const;
   bool plan(kv::PeerFetch& fetch, int near);
+  bool any_place(const std::string& address, bool ahead, int64_t now_ns) const;
   bool take_rooms(kv::PeerFetch& fetch, Load& load);
   bool pays(int64_t bytes, int tokens) const;
   void note_outcome(const Transfer& transfer, const kv::PeerFetched& fetched, int64_t now_ns);
@@ -130,6 +146,7 @@ class PeerTier {
   std::vector<int64_t> cancelled_;
   std::map<std::string, Trouble> troubles_;  // by address
   std::map<int64_t, std::vector<kv::PeerOffer::Block>> offered_;
+  std::map<int64_t, Awaited> awaited_;  // of those, by ask
   int64_t next_id_ = 0;
   double fetch_ns_per_byte_ = 0;      // 0: not known
   double computed_ns_per_token_ = 0;  // likewise

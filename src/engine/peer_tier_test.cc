@@ -20,12 +20,12 @@ using Outcome = kv::PeerFetched::Outcome;
 
 constexpr int kBlockTokens = 4;
 
-ExecutorCapacity capacity(int device = 60) {
+ExecutorCapacity capacity(int device = 60, int batch_tokens = 64) {
   return {.block_tokens = kBlockTokens,
           .groups = {{{.name = "full", .block_bytes = 100}, {device, 100, 0}},
                      {{.name = "window", .sliding_window = 10, .block_bytes = 50}, {40, 100, 0}}},
           .sequences_max = 2,
-          .batch_tokens_max = 64,
+          .batch_tokens_max = batch_tokens,
           .context_tokens_max = 160};
 }
 
@@ -37,7 +37,7 @@ class Worker {
     scheduler.turn_on_peers();
   }
 
-  SequenceId submit(uint64_t prompt, int expected, int length = 64) {
+  SequenceId submit(uint64_t prompt, int expected, int length = 64, bool ahead = false) {
     request::GenerationRequest request;
     for (int i = 0; i < length; ++i) {
       request.prompt.push_back(
@@ -46,8 +46,8 @@ class Worker {
     request.stop.max_new_tokens = 4;
     request.cache_salt = salt;
     if (expected > 0) {
-      request.peer =
-          request::PrefixPeer{.host = "h", .port = 1, .tokens = expected, .ticket = "ticket"};
+      request.peer = request::PrefixPeer{
+          .host = "h", .port = 1, .tokens = expected, .ticket = "ticket", .ahead = ahead};
     }
     Result<SequenceId> id = scheduler.submit(std::move(request));
     CHECK(id.ok());
@@ -96,7 +96,7 @@ class PeerTierTest : public testing::Test {
   // What the source answers to a fetch, carried over as far as `most` blocks.
   kv::PeerFetched carry(const kv::PeerFetch& fetch, size_t most = 1'000) {
     const kv::PeerOffer offer =
-        source_.scheduler.offer({.id = ++asks_, .names = fetch.names, .held = fetch.held});
+        source_.scheduler.offer({.id = ++asks_, .names = fetch.names, .held = fetch.held}, 0);
     source_.scheduler.check_integrity();
     kv::PeerFetched fetched{.id = fetch.id, .blocks = {}};
     kv::PerGroup<std::vector<kv::BlockId>> rooms = fetch.rooms;
@@ -288,6 +288,135 @@ TEST_F(PeerTierTest, APeerThatFailsAgainAndAgainIsLeftAloneForAWhile) {
   finish_target();
 }
 
+// Prompts that are being computed at the source, 16 tokens a step.
+class PeerAheadTest : public testing::Test {
+ protected:
+  // What the target asks the source for before it is computed.
+  void ask() {
+    target_.submit(1, 60, 64, /*ahead=*/true);
+    target_.turn();
+    CHECK(target_.fetches.size() == 1 && target_.fetches.front().ahead);
+    fetch_ = target_.fetches.front();
+    rooms_ = fetch_.rooms;
+    kv::PeerAsk ask{.id = 1, .names = fetch_.names, .held = fetch_.held, .ahead = true};
+    take(source_.scheduler.offer(ask, source_.now_ns));
+  }
+  // The source's next step, and what it offers behind it.
+  size_t step() {
+    source_.turn();
+    const size_t before = fetched_.blocks.size();
+    for (const kv::PeerOffer& offer : source_.scheduler.further_offers(source_.now_ns)) take(offer);
+    source_.scheduler.check_integrity();
+    return fetched_.blocks.size() - before;
+  }
+  void take(const kv::PeerOffer& offer) {
+    goes_on_ = offer.goes_on;
+    for (const kv::PeerOffer::Block& block : offer.blocks) {
+      std::vector<kv::BlockId>& free = rooms_[block.group];
+      CHECK(!free.empty(), "more than there is room for");
+      target_.executor.take_over(source_.executor, block, free.back());
+      fetched_.blocks.push_back({.group = block.group, .host = free.back(), .name = block.name});
+      free.pop_back();
+    }
+  }
+  void end(Outcome outcome = Outcome::kDone) {
+    source_.scheduler.end_offer(1);
+    fetched_.id = fetch_.id;
+    fetched_.outcome = outcome;
+    target_.scheduler.finish_peer_fetch(fetched_, target_.now_ns);
+  }
+  void finish_both() {
+    source_.finish();
+    target_.finish();
+    EXPECT_TRUE(target_.scheduler.ledger().clean());
+    EXPECT_TRUE(source_.scheduler.ledger().clean());
+  }
+
+  Worker source_{capacity(60, 16)};
+  Worker target_{capacity()};
+  kv::PeerFetch fetch_;
+  kv::PerGroup<std::vector<kv::BlockId>> rooms_;
+  kv::PeerFetched fetched_{.id = 0, .blocks = {}};
+  bool goes_on_ = false;
+};
+
+TEST_F(PeerAheadTest, BlocksComeWithTheStepThatComputesThem) {
+  source_.submit(1, 0);
+  ask();
+  EXPECT_TRUE(goes_on_);
+  std::vector<size_t> came;
+  for (int i = 0; i < 6 && goes_on_; ++i) came.push_back(step());
+  // Four of the full group each; of the window those of its end, and none that slides out.
+  EXPECT_EQ(came, (std::vector<size_t>{4, 4, 4, 6}));
+  EXPECT_FALSE(goes_on_);
+  // Who goes on with the answer waits for the same transfer.
+  target_.submit(1, 60);
+  target_.turn();
+  EXPECT_EQ(target_.counters().joined, 1);
+  EXPECT_EQ(target_.fetches.size(), 1u);
+  end();
+  finish_both();
+  EXPECT_EQ(target_.said(), source_.said());
+  ASSERT_EQ(target_.ends.size(), 2u);
+  EXPECT_EQ(target_.ends.front().output_tokens, 0) << "what only fetches says nothing";
+  EXPECT_EQ(target_.ends.back().cached_from_peer, 60);
+  EXPECT_EQ(target_.counters().ahead, 1);
+}
+
+TEST_F(PeerAheadTest, WhatIsNeverComputedIsNotWaitedFor) {
+  ask();
+  source_.now_ns += 4'000'000'000;
+  EXPECT_EQ(step(), 0u);
+  EXPECT_TRUE(goes_on_);
+  EXPECT_FALSE(source_.scheduler.idle()) << "it looks again";
+  source_.now_ns += 2'000'000'000;
+  EXPECT_EQ(step(), 0u);
+  EXPECT_FALSE(goes_on_);
+  end(Outcome::kNothing);
+  finish_both();
+}
+
+TEST_F(PeerAheadTest, APartOfThePromptIsOfUseToWhoGoesOn) {
+  const SequenceId id = source_.submit(1, 0);
+  ask();
+  step();
+  step();
+  source_.scheduler.cancel(id);
+  source_.now_ns += 6'000'000'000;
+  step();
+  EXPECT_FALSE(goes_on_);
+  end(Outcome::kFailed);
+  finish_both();
+  source_.submit(1, 0);
+  target_.submit(1, 0);
+  finish_both();
+  EXPECT_EQ(target_.said(), source_.said());
+}
+
+TEST_F(PeerAheadTest, WhoLeavesEndsIt) {
+  source_.submit(1, 0);
+  const SequenceId before = target_.submit(2, 0);
+  ask();
+  step();
+  target_.scheduler.cancel(before + 1);
+  target_.turn();
+  EXPECT_EQ(target_.cancelled.size(), 1u);
+  end(Outcome::kCancelled);
+  finish_both();
+}
+
+TEST_F(PeerAheadTest, ItIsForgottenWithTheCache) {
+  source_.submit(1, 0);
+  ask();
+  step();
+  source_.scheduler.reset_prefix_cache();
+  target_.scheduler.reset_prefix_cache();
+  for (int i = 0; i < 8 && goes_on_; ++i) step();
+  EXPECT_FALSE(goes_on_);
+  end();
+  finish_both();
+}
+
 // Offered blocks stay as they are while others need room; and go when there is none else.
 TEST(PeerOffers, SequencesThatLackBlocksGetThemBack) {
   Worker source{capacity(40)};
@@ -300,7 +429,7 @@ TEST(PeerOffers, SequencesThatLackBlocksGetThemBack) {
   ASSERT_EQ(asking.fetches.size(), 1u);
   const kv::PeerFetch& fetch = asking.fetches.front();
   const kv::PeerOffer offer =
-      source.scheduler.offer({.id = 1, .names = fetch.names, .held = fetch.held});
+      source.scheduler.offer({.id = 1, .names = fetch.names, .held = fetch.held}, 0);
   EXPECT_EQ(offer.prefix_blocks, 31);
   source.submit(2, 0, 128);
   for (int i = 0; i < 10 && !source.scheduler.needs_offered(); ++i) source.turn();

@@ -192,11 +192,13 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   sequence.first_parent = adapter.acts_from == 0 ? sequence.origin : hasher_.root({.salt = salt});
   queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);
-  wait_in_line(sequence);
-  if (disk_.on()) {
-    if (kept_on_ != nullptr) sequence.owner = kept_on_->owner_of(sequence.request.tenant);
-    begin_load(sequence);
+  if (only_fetches(sequence)) {
+    fetching_.push_back(id);
+  } else {
+    wait_in_line(sequence);
   }
+  sequence.owner = owner_of(sequence.request.tenant);
+  if (disk_.on()) begin_load(sequence);
   if (peer_tier_.on()) begin_peer_load(sequence);
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
   if (sequence.request.start_by_ns) start_bys_.emplace(*sequence.request.start_by_ns, id);
@@ -236,6 +238,7 @@ StepPlan Scheduler::plan(int64_t now_ns) {
   now_ns_ = now_ns;
   needs_offered_ = false;
   end_overdue(now_ns);
+  if (!fetching_.empty()) end_fetched();
   return_unseen_blocks();
   choose_decodes();
   choose_drafts();

@@ -129,7 +129,12 @@ class Scheduler {
     peer_tier_.finish(fetched, now_ns);
   }
   // Blocks for another worker, which stay until that is over.
-  kv::PeerOffer offer(const kv::PeerAsk& ask) { return peer_tier_.offer(ask); }
+  kv::PeerOffer offer(const kv::PeerAsk& ask, int64_t now_ns) {
+    return peer_tier_.offer(ask, now_ns);
+  }
+  std::vector<kv::PeerOffer> further_offers(int64_t now_ns) {
+    return peer_tier_.further_offers(now_ns);
+  }
   void end_offer(int64_t id) { peer_tier_.end_offer(id); }
   // Sequences lack blocks, and some are offered: once those are revoked they may go.
   bool needs_offered() const { return needs_offered_ && peer_tier_.any_offered(); }
@@ -139,12 +144,14 @@ class Scheduler {
 
   // Nothing that was computed so far is found by later requests, in any tier; what is pinned is.
   void reset_prefix_cache();
+  // Nothing of this tenant's, likewise; a disk forgets everybody's.
+  void erase_tenant(std::string_view tenant);
 
   // Nothing waits or runs, nor is anything on its way to the disk or from a peer; steps may still
   // be in flight.
   bool idle() const {
     return queue_.empty() && running_.empty() && copies_.empty() && !disk_.busy() &&
-           !peer_tier_.busy();
+           !peer_tier_.busy() && fetching_.empty();
   }
   std::vector<SequenceId> live() const;  // running ones in order, then the waiting by arrival
 
@@ -297,7 +304,10 @@ class Scheduler {
   void release_copied(const Found& found);
   kv::PerTier<int> count_by_tier(Sequence& sequence, const Found& found) const;
   bool waits_for_peer(Sequence& sequence);
+  uint64_t owner_of(std::string_view tenant) const;
   void begin_peer_load(Sequence& sequence);
+  static bool only_fetches(const Sequence& sequence);
+  void end_fetched();
   void release_peer_load(Sequence& sequence);
   bool is_copied(int group, BlockId host) const;
   void watch_host_copies();
@@ -351,6 +361,7 @@ class Scheduler {
   kv::BlockPools pools_;
   DiskTier disk_;
   PeerTier peer_tier_;
+  std::vector<SequenceId> fetching_;         // that are over once that is; in no line
   std::vector<kv::PeerFetch> held_fetches_;  // until copies of their rooms are over
   bool needs_offered_ = false;
   std::vector<kv::BlockTransfer> held_transfers_;  // until their host blocks' copies are over

@@ -401,7 +401,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
     }
     release_slot(sequence);
   } else {
-    leave_line(sequence);
+    if (!only_fetches(sequence)) leave_line(sequence);
     forget_swapped(sequence);
     release_load(sequence);
     release_peer_load(sequence);

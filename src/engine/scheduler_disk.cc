@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
@@ -162,6 +163,31 @@ void Scheduler::reset_prefix_cache() {
   for (const Pinned& one : pinned) {
     pools_.pool(one.group, kv::kDevice)
         .cache(one.block, one.name, kv::BlockPool::EvictionPriority::kLast);
+  }
+  disk_.forget_all();
+  peer_tier_.forget_all();
+}
+
+// A disk knows tenants by numbers of its key's.
+uint64_t Scheduler::owner_of(std::string_view tenant) const {
+  return kept_on_ != nullptr ? kept_on_->owner_of(tenant) : base::fnv1a64(tenant);
+}
+
+// What is on its way is forgotten whosever it is: it is computed again at worst.
+void Scheduler::erase_tenant(std::string_view tenant) {
+  ++epoch_;
+  const uint64_t owner = owner_of(tenant);
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+      kv::BlockPool& pool = pools_.pool(group, tier);
+      if (tier == kv::kDisk) {
+        pool.evict_all();
+        continue;
+      }
+      for (BlockId block = 0; block < pool.block_count(); ++block) {
+        if (pool.cached(block) && pool.owner(block) == owner) pool.uncache(block);
+      }
+    }
   }
   disk_.forget_all();
   peer_tier_.forget_all();

@@ -119,13 +119,15 @@ void Scheduler::check_integrity() const {
     }
     CHECK(sequence.swapped_out() == (sequence.computed > 0));
     for (const kv::BlockTable& table : sequence.tables) CHECK(table.blocks().empty());
-    ++waiting;
+    if (!only_fetches(sequence)) ++waiting;
   }
   CHECK(swapped_out == swapped_out_count_);
   CHECK(waiting == queue_.waiting_count(), "somebody waits who is not in line");
   entries.check();
   if (uncommitted_.empty()) {
-    CHECK(sequences_.size() == running_.size() + static_cast<size_t>(waiting),
+    const auto fetching =
+        std::ranges::count_if(sequences_, [](const auto& one) { return only_fetches(one.second); });
+    CHECK(sequences_.size() == running_.size() + static_cast<size_t>(waiting + fetching),
           "a sequence is lost");
   }
 }

@@ -39,6 +39,22 @@ void Scheduler::begin_peer_load(Sequence& sequence) {
       now_ns_);
 }
 
+// Its prompt's keys and values are what is wanted; another request goes on from them.
+bool Scheduler::only_fetches(const Sequence& sequence) {
+  return sequence.request.peer && sequence.request.peer->ahead;
+}
+
+void Scheduler::end_fetched() {
+  std::erase_if(fetching_, [&](SequenceId id) {
+    const auto found = sequences_.find(id);
+    if (found == sequences_.end()) return true;
+    Sequence& sequence = found->second;
+    if (sequence.peer_load != nullptr && sequence.peer_load->transfer >= 0) return false;
+    end(sequence, FinishReason::kLength, std::nullopt);
+    return true;
+  });
+}
+
 // As for the disk: while it waits in line that costs nothing; once it is next, not for long.
 bool Scheduler::waits_for_peer(Sequence& sequence) {
   PeerTier::Load& load = *sequence.peer_load;

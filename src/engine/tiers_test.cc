@@ -175,6 +175,7 @@ TEST_F(Tiers, damaged_blocks_are_computed_again_and_counted) {
   EXPECT_GT(disk().blocks_corrupt, 10);
 }
 
+// FT-33, with the next.
 TEST_F(Tiers, a_disk_that_fails_is_left_alone_for_a_while) {
   make(capacity(40, 400), kv::DiskWrites::kAll);
   const Answer first = run(1);

@@ -93,6 +93,12 @@ Result<void> HostModel::copy_blocks(const std::vector<engine::BlockCopy>& copies
   return {};
 }
 
+int64_t HostModel::release_kv_memory() {
+  int64_t bytes = 0;
+  for (models::KvStorage& tier : tiers_) bytes += tier.release_pages();
+  return bytes;
+}
+
 void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*,
                       models::HiddenTap* tap) {
   logits_ = model_->forward(input, tiers_[kv::kDevice], tap);

@@ -34,6 +34,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
   std::string_view kernels_name() const override { return kernels_->name(); }
   const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
+  int64_t release_kv_memory() override;
   kv_transfer::BlockMemory* host_blocks() override { return tiers_.size() > 1 ? this : nullptr; }
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
              models::HiddenTap* tap) override;

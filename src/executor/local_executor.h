@@ -108,6 +108,7 @@ class LocalExecutor final : public engine::Executor {
   const engine::ExecutorCapacity& capacity() const override { return capacity_; }
   void submit(engine::StepPlan plan) override;
   engine::StepResult collect() override;
+  int64_t release_kv_memory() override { return model_->release_kv_memory(); }
   kv::BlockTransfers* disk() override { return disk_.get(); }
   kv::PeerTransfers* peers() override { return peers_.get(); }
   // What there is of Options::disk; null: none.

@@ -41,6 +41,11 @@ class StepModel {
   // In order: a later one may read what an earlier one wrote.
   virtual Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) = 0;
 
+  // Between steps, when no block holds anything that is needed: the memory of keys and values goes
+  // back to the operating system, and comes again as blocks are written. How much at most, in
+  // bytes; 0: none.
+  virtual int64_t release_kv_memory() { return 0; }
+
   // The blocks of the host's memory, good as long as this model; null where there are none, or
   // where they are not to be read beside the steps.
   virtual kv_transfer::BlockMemory* host_blocks() { return nullptr; }

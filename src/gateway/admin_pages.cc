@@ -22,8 +22,9 @@ namespace pelton::gateway {
 namespace {
 
 constexpr std::string_view kWorkers = "/v1/workers";
-constexpr std::array<std::pair<std::string_view, Fleet::Command>, 4> kCommands = {
+constexpr std::array<std::pair<std::string_view, Fleet::Command>, 5> kCommands = {
     {{"drain", Fleet::Command::kDrain},
+     {"move", Fleet::Command::kMove},
      {"undrain", Fleet::Command::kUndrain},
      {"eject", Fleet::Command::kEject},
      {"restore", Fleet::Command::kRestore}}};
@@ -246,6 +247,22 @@ net::HttpResponse limits_answer(const net::HttpRequest& request, const AdminSour
   return net::json_response(limits_body(source.access, source.limit_shares, tenant));
 }
 
+net::HttpResponse erase_answer(const net::HttpRequest& request, Fleet& fleet) {
+  if (request.method != "POST") {
+    return refusal(api::method_not_allowed(request.method, request.path));
+  }
+  if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+  const Fleet::Erased erased = fleet.erase(net::query_value(request.query, "tenant"));
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("workers").integer(erased.workers).key("failed").begin_array();
+  for (const std::string& name : erased.failed) w.string(name);
+  w.end_array().end_object();
+  net::HttpResponse answer = net::json_response(std::move(body));
+  if (!erased.failed.empty()) answer.status = 502;
+  return answer;
+}
+
 // What is believed of a worker's prefix cache.
 net::HttpResponse index_answer(const net::HttpRequest& request, const AdminSource& source) {
   const std::optional<std::string> name = net::query_value(request.query, "name");
@@ -288,6 +305,7 @@ net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSourc
     response.headers.add("Content-Type", std::string(telemetry::kPrometheusContentType));
     return response;
   }
+  if (path == "/v1/reset_prefix_cache") return erase_answer(request, source.fleet);
   if (path.starts_with(kWorkers) && path.size() > kWorkers.size() + 1) {
     return worker_answer(request, path.substr(kWorkers.size() + 1), source.fleet);
   }

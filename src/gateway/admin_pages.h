@@ -28,6 +28,7 @@ std::optional<Fleet::Command> command_of(std::string_view word);
 
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore
+//   POST /v1/reset_prefix_cache?tenant=T
 //   GET  /v1/limits?tenant=T, /v1/index?name=NAME
 //   GET  /metrics
 // Of a pool whose replicas come and go.

@@ -63,6 +63,8 @@ Result<void> AnswerReader::add(const Frame& frame) {
       TRY_ASSIGN(update_.error, cluster::decode_answer_error(frame.payload));
       return {};
     }
+    case FrameType::kBeat:
+      return {};
     default:
       return broken("a frame that is none of an answer");
   }

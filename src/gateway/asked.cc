@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include <pelton/v1/inference.pb.h>
@@ -15,7 +16,11 @@ namespace pelton::gateway {
 namespace {
 
 constexpr std::string_view kResponses = "/v1/responses";
+constexpr std::string_view kFiles = "/v1/files";
+constexpr std::string_view kBatches = "/v1/batches";
+constexpr std::string_view kControl = "/v1/chat/completions/control";
 constexpr size_t kIdBytesMax = 256;
+constexpr size_t kIdsMax = 64;
 
 template <typename Message>
 std::string model_of_message(const std::string& bytes) {
@@ -55,6 +60,24 @@ std::optional<std::string> response_of_body(const std::string& body) {
     if (id && is_id(*id)) return response_of_item(*id);
   }
   return std::nullopt;
+}
+
+// A text of a body's first level.
+std::optional<std::string> id_of_body(const std::string& body, std::string_view key) {
+  const Result<Json> json = Json::parse(body);
+  if (!json.ok() || !json->is_object()) return std::nullopt;
+  auto id = json->string(key);
+  return id && is_id(*id) ? id : std::nullopt;
+}
+
+// ID of PREFIX/ID and PREFIX/ID/…
+std::optional<std::string> id_of_path(std::string_view path, std::string_view prefix) {
+  if (!path.starts_with(prefix) || path.size() == prefix.size() || path[prefix.size()] != '/') {
+    return std::nullopt;
+  }
+  const std::string_view rest = path.substr(prefix.size() + 1);
+  const std::string_view id = rest.substr(0, rest.find('/'));
+  return is_id(id) ? std::optional<std::string>(id) : std::nullopt;
 }
 
 std::string beginning_of_body(const net::HttpRequest& request) {
@@ -110,16 +133,35 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   return api::model_asked(request.body);
 }
 
-std::optional<std::string> asked_response(const net::HttpRequest& request) {
+std::optional<std::string> asked_by_id(const net::HttpRequest& request) {
   const std::string_view path = request.path;
-  if (path == kResponses) {
-    return request.method == "POST" ? response_of_body(request.body) : std::nullopt;
+  const bool posts = request.method == "POST";
+  if (path == kResponses) return posts ? response_of_body(request.body) : std::nullopt;
+  if (path == "/v1/responses/input_tokens") return response_of_body(request.body);
+  if (path == kControl) return id_of_body(request.body, "id");
+  if (path == kBatches) return posts ? id_of_body(request.body, "input_file_id") : std::nullopt;
+  for (const std::string_view prefix : {kResponses, kFiles, kBatches}) {
+    if (auto id = id_of_path(path, prefix)) return id;
   }
-  if (!path.starts_with(kResponses) || path[kResponses.size()] != '/') return std::nullopt;
-  const std::string_view rest = path.substr(kResponses.size() + 1);
-  if (rest == "input_tokens") return response_of_body(request.body);
-  const std::string_view id = rest.substr(0, rest.find('/'));
-  return is_id(id) ? std::optional<std::string>(id) : std::nullopt;
+  return std::nullopt;
+}
+
+bool is_list_of_workers_own(const net::HttpRequest& request) {
+  return request.method == "GET" && (request.path == kFiles || request.path == kBatches);
+}
+
+std::vector<std::string> stored_ids_of(std::string_view body) {
+  std::vector<std::string> ids;
+  for (const std::string_view begin : {R"(:"file-)", R"(:"batch_)"}) {
+    size_t at = body.find(begin);
+    while (at != std::string_view::npos && ids.size() < kIdsMax) {
+      const std::string_view id = body.substr(at + 2);
+      const size_t end = id.find('"');
+      if (end != std::string_view::npos && end <= kIdBytesMax) ids.emplace_back(id.substr(0, end));
+      at = body.find(begin, at + begin.size());
+    }
+  }
+  return ids;
 }
 
 bool asks_for_work(const net::HttpRequest& request) {
@@ -137,6 +179,16 @@ bool is_explained_path(std::string_view path) {
                                                       "/v1/messages",           "/v1/responses",
                                                       "/inference/v1/generate", "/v1/embeddings"};
   return std::ranges::find(kPaths, path) != kPaths.end();
+}
+
+int64_t next_event(std::string_view bytes, int64_t before) {
+  constexpr std::string_view kKey = R"("sequence_number":)";
+  const size_t at = bytes.rfind(kKey);
+  if (at == std::string_view::npos) return before;
+  const char* const begin = bytes.data() + at + kKey.size();
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(begin, bytes.data() + bytes.size(), number);
+  return error == std::errc() && number >= 0 && number < INT64_MAX ? number + 1 : before;
 }
 
 std::string response_id_of(std::string_view bytes) {

@@ -2,9 +2,11 @@
 // response that it speaks of. Pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "net/http_message.h"
@@ -19,9 +21,11 @@ Result<std::string> asked_model(const net::HttpRequest& request);
 // A form with files, of which nothing is read here.
 bool is_multipart(const net::HttpRequest& request);
 
-// The response that it reads, ends, deletes, goes on from ("previous_response_id") or names an item
-// of ("item_reference"); none: it speaks of none. Only the worker that made that one has it.
-std::optional<std::string> asked_response(const net::HttpRequest& request);
+// What one worker alone has, by its id: the stored response that it reads, ends, deletes, goes on
+// from ("previous_response_id") or names an item of ("item_reference"); the file or batch that it
+// reads, ends or deletes; the file that a new batch reads; the running answer that it controls.
+// None: it speaks of none.
+std::optional<std::string> asked_by_id(const net::HttpRequest& request);
 
 // What its conversation is known by: the header x-session-id, or else how it begins, up to the
 // first thing that its user says, which is the same in each of its turns. Empty: it is none.
@@ -37,6 +41,16 @@ bool asks_for_work(const net::HttpRequest& request);
 // Whether POST of this path asks a model for something by a body of JSON: what x-pelton-explain and
 // `pelton fleet explain` say the decision of.
 bool is_explained_path(std::string_view path);
+
+// GET of a list of what each worker keeps for itself: no one of them could give the whole.
+bool is_list_of_workers_own(const net::HttpRequest& request);
+
+// Ids of files and batches in an answer about them; at most kIdsMax.
+std::vector<std::string> stored_ids_of(std::string_view body);
+
+// The number behind that of the last of these events of a response's stream; `before`: they say
+// none.
+int64_t next_event(std::string_view bytes, int64_t before);
 
 // The id of the response that these first bytes of an answer to POST /v1/responses are of; empty:
 // they do not say.

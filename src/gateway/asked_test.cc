@@ -51,14 +51,14 @@ TEST(Asked, AModelThatIsAMatterOfTheReaderIsRefused) {
 }
 
 TEST(Asked, AResponseIsNamedByThePathOrTheBody) {
-  EXPECT_EQ(asked_response(request("GET", "/v1/responses/resp_1")), "resp_1");
-  EXPECT_EQ(asked_response(request("GET", "/v1/responses/resp_1/input_items")), "resp_1");
-  EXPECT_EQ(asked_response(request("POST", "/v1/responses/resp_1/cancel")), "resp_1");
-  EXPECT_EQ(asked_response(request("DELETE", "/v1/responses/resp_1")), "resp_1");
-  EXPECT_EQ(asked_response(request("POST", "/v1/responses",
-                                   R"({"input":"x","previous_response_id":"resp_2"})")),
+  EXPECT_EQ(asked_by_id(request("GET", "/v1/responses/resp_1")), "resp_1");
+  EXPECT_EQ(asked_by_id(request("GET", "/v1/responses/resp_1/input_items")), "resp_1");
+  EXPECT_EQ(asked_by_id(request("POST", "/v1/responses/resp_1/cancel")), "resp_1");
+  EXPECT_EQ(asked_by_id(request("DELETE", "/v1/responses/resp_1")), "resp_1");
+  EXPECT_EQ(asked_by_id(request("POST", "/v1/responses",
+                                R"({"input":"x","previous_response_id":"resp_2"})")),
             "resp_2");
-  EXPECT_EQ(asked_response(request(
+  EXPECT_EQ(asked_by_id(request(
                 "POST", "/v1/responses",
                 R"({"input":[{"type":"message"},{"type":"item_reference","id":"msg_ABCo12"}]})")),
             "resp_ABC");
@@ -66,13 +66,35 @@ TEST(Asked, AResponseIsNamedByThePathOrTheBody) {
        {R"({"input":"x"})", R"({"input":"previous_response_id"})", "previous_response_id",
         R"({"previous_response_id":null})", R"({"previous_response_id":7})",
         R"({"input":[{"type":"item_reference","id":"x"}]})", R"([1,"item_reference"])"}) {
-    EXPECT_FALSE(asked_response(request("POST", "/v1/responses", body))) << body;
+    EXPECT_FALSE(asked_by_id(request("POST", "/v1/responses", body))) << body;
   }
-  EXPECT_FALSE(asked_response(request("POST", "/v1/responses/input_tokens", "{}")));
-  EXPECT_FALSE(asked_response(request("GET", "/v1/responses/")));
-  EXPECT_FALSE(asked_response(request("GET", "/v1/responsesx")));
-  EXPECT_FALSE(asked_response(
-      request("POST", "/v1/chat/completions", R"({"previous_response_id":"resp_2"})")));
+  EXPECT_FALSE(asked_by_id(request("POST", "/v1/responses/input_tokens", "{}")));
+  EXPECT_FALSE(asked_by_id(request("GET", "/v1/responses/")));
+  EXPECT_FALSE(asked_by_id(request("GET", "/v1/responsesx")));
+  EXPECT_FALSE(
+      asked_by_id(request("POST", "/v1/chat/completions", R"({"previous_response_id":"resp_2"})")));
+}
+
+TEST(Asked, WhatOneWorkerHas) {
+  EXPECT_EQ(asked_by_id(request("GET", "/v1/files/file-1/content")), "file-1");
+  EXPECT_EQ(asked_by_id(request("DELETE", "/v1/files/file-1")), "file-1");
+  EXPECT_EQ(asked_by_id(request("POST", "/v1/batches/batch_2/cancel")), "batch_2");
+  EXPECT_EQ(asked_by_id(request("POST", "/v1/batches", R"({"input_file_id":"file-3"})")), "file-3");
+  EXPECT_EQ(asked_by_id(request("POST", "/v1/chat/completions/control",
+                                R"({"id":"chatcmpl-4","action":"reasoning_end"})")),
+            "chatcmpl-4");
+  EXPECT_FALSE(asked_by_id(request("POST", "/v1/files", "--form")));
+  EXPECT_FALSE(asked_by_id(request("GET", "/v1/files")));
+  EXPECT_FALSE(asked_by_id(request("GET", "/v1/filesx/1")));
+  EXPECT_FALSE(asked_by_id(request("POST", "/v1/batches", R"({"input_file_id":7})")));
+  EXPECT_TRUE(is_list_of_workers_own(request("GET", "/v1/batches")));
+  EXPECT_FALSE(is_list_of_workers_own(request("POST", "/v1/batches")));
+  EXPECT_EQ(stored_ids_of(R"({"id":"batch_2","input_file_id":"file-3","output_file_id":null})"),
+            (std::vector<std::string>{"file-3", "batch_2"}));
+  EXPECT_EQ(next_event("data: {\"sequence_number\":6}\n\ndata: {\"sequence_number\":7}\n\n", 2), 8);
+  EXPECT_EQ(next_event("data: {\"sequence_number\":x}", 2), 2);
+  EXPECT_EQ(next_event("", 2), 2);
+  EXPECT_TRUE(stored_ids_of(R"({"id":"file-never ends)").empty());
 }
 
 TEST(Asked, WhatOnlyCountsTokensIsNoWork) {

@@ -219,7 +219,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
                          "workers_file", "fleet_key_file", "retries", "retry_budget",
-                         "resume_budget", "index_bytes", "allowed_cidrs", "zone", "dns_server"}));
+                         "resume_budget", "drain_seconds", "index_bytes", "allowed_cidrs", "zone",
+                         "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
   if (!names.host.empty() && (names.port == 0 || !is_ipv4(names.host))) {
@@ -241,6 +242,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   TRY(table.read("retries", {0, 8}, config.retries_max));
   TRY(table.read("retry_budget", {0, 1}, config.retry_budget));
   TRY(table.read("resume_budget", {0, 600}, config.resume_budget_s));
+  TRY(table.read("drain_seconds", {0, 3600}, config.drain_s));
   TRY(table.read("index_bytes", {kIndexBytesMin, kIndexBytesMax}, config.index_bytes));
   return check_listeners(table, config, rules);
 }
@@ -476,6 +478,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(check_workload(table, config, pool));
   TRY(read_split(table,
                  {.is_foreign = pool.is_foreign(),
+                  .pairs = pool.kind == WorkerKind::kVllm || pool.kind == WorkerKind::kSglang,
                   .has_tokenizer = !pool.tokenizer.empty(),
                   .has_key = !config.fleet_key_file.empty(),
                   .scales = pool.scaling.has_value()},
@@ -530,8 +533,30 @@ Result<void> read_worker_url(const Table& table, const PoolConfig& pool, WorkerC
   return {};
 }
 
+// Pelton's say it themselves (serve --fleet-role).
+Result<void> read_worker_role(const Table& table, const PoolConfig& pool, WorkerConfig& worker) {
+  std::string role;
+  TRY(table.read("role", role));
+  int port = 0;
+  TRY(table.read("bootstrap_port", {1, 65535}, port));
+  const bool is_paired = pool.is_foreign() && pool.split.mode != SplitConfig::Mode::kOff;
+  if (!is_paired && (!role.empty() || port != 0)) {
+    return table.bad(role.empty() ? "bootstrap_port" : "role",
+                     "is for workers of other kinds, in a pool with 'split'");
+  }
+  if (port != 0 && pool.kind != WorkerKind::kSglang) {
+    return table.bad("bootstrap_port", "is for workers of the kind sglang");
+  }
+  if (port != 0) worker.bootstrap_port = port;
+  if (role.empty()) return {};
+  const std::optional<cluster::WorkerRole> known = cluster::worker_role_named(role);
+  if (!known) return table.bad("role", "must be prefill, decode or both");
+  worker.role = *known;
+  return {};
+}
+
 Result<void> read_worker(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"pool", "url", "zone"}));
+  TRY(table.expect_only({"pool", "url", "zone", "role", "bootstrap_port"}));
   WorkerConfig worker;
   TRY(table.read_name("pool", worker.pool));
   TRY(table.read("zone", worker.zone));
@@ -540,6 +565,7 @@ Result<void> read_worker(const Table& table, GatewayConfig& config) {
     return table.bad("pool", fmt::format("names no [[pool]]: '{}'", worker.pool));
   }
   TRY(read_worker_url(table, *pool, worker));
+  TRY(read_worker_role(table, *pool, worker));
   if (!config.allowed_cidrs.empty() && !may_be_worker(worker.host, config.allowed_cidrs)) {
     return table.bad("url", fmt::format("{} lies outside 'allowed_cidrs', or is a name; names are "
                                         "for a pool's 'dns'",

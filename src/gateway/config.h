@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cluster/worker_role.h"
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
 #include "gateway/scaling_config.h"
@@ -72,6 +73,10 @@ struct WorkerConfig {
   std::string zone;
   bool tls = false;       // https://, of a foreign one
   bool draining = false;  // whoever found it says that it is being stopped
+  // Of a foreign one, whose pool is split: what it is for, and where SGLang's that compute prompts
+  // are met.
+  cluster::WorkerRole role{};
+  int bootstrap_port = 8998;
 
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
@@ -163,6 +168,7 @@ struct GatewayConfig {
   double retry_budget = 0.1;   // of requests, how many may be tried again where workers refuse
   int retries_max = 2;         // further workers that are tried before the client's first byte
   int64_t index_bytes = int64_t{32} << 20;    // for what workers hold of prompts
+  double drain_s = 25;                        // for what is under way when it is stopped
   double resume_budget_s = 10;                // how long a request waits for a worker to go on
   std::vector<net::IpNetwork> allowed_cidrs;  // where workers may stand; none: see may_be_worker()
   std::vector<std::string> allowed_cidr_texts;  // as they are written

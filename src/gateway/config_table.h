@@ -117,9 +117,9 @@ class ConfigTable {
   }
 
   Result<void> read_address(std::string_view key, std::string& host, int& port) const {
+    if (node_.find(key) == nullptr) return {};
     std::string text;
     TRY(read(key, text));
-    if (text.empty()) return {};
     const Result<net::HostPort> address = net::parse_host_port(text);
     if (!address.ok()) return bad(key, "must be ADDRESS:PORT, as in 127.0.0.1:8000");
     host = address->host;

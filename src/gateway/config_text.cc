@@ -1,5 +1,6 @@
 #include "gateway/config_text.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -124,9 +125,11 @@ void put_pool(std::string& out, const PoolConfig& pool) {
     if (pool.kv_replay_port != 0) put(out, "kv_replay_port", std::to_string(pool.kv_replay_port));
   }
   put_text(out, "tokenizer", pool.tokenizer);
-  if (!pool.is_foreign()) {
+  const bool may_split =
+      !pool.is_foreign() || pool.kind == WorkerKind::kVllm || pool.kind == WorkerKind::kSglang;
+  if (may_split) {
     put_text(out, "split", split_mode_name(pool.split.mode));
-    if (pool.split.mode != SplitConfig::Mode::kOff) {
+    if (pool.split.mode != SplitConfig::Mode::kOff && !pool.is_foreign()) {
       put_text(out, "handoff", handoff_name(pool.split.handoff));
     }
   }
@@ -180,6 +183,19 @@ void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
   }
 }
 
+void put_etcd(std::string& out, const EtcdConfig& etcd) {
+  if (etcd.endpoints.empty()) return;
+  out += "\n[etcd]\n";
+  put(out, "endpoints", list(etcd.endpoints));
+  put_text(out, "prefix", etcd.prefix);
+  put_text(out, "user", etcd.user);
+  put_text(out, "password_file", etcd.password_file);
+  put(out, "tls", etcd.tls ? "true" : "false");
+  put_text(out, "ca_file", etcd.ca_file);
+  put_text(out, "certificate_file", etcd.certificate_file);
+  put_text(out, "key_file", etcd.key_file);
+}
+
 }  // namespace
 
 std::string scaling_text(const ScalingConfig& scaling) {
@@ -205,6 +221,7 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "retries", fmt::format("{}", config.retries_max));
   put(out, "retry_budget", fmt::format("{}", config.retry_budget));
   put(out, "resume_budget", fmt::format("{}", config.resume_budget_s));
+  put(out, "drain_seconds", fmt::format("{}", config.drain_s));
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
   put_text(out, "zone", config.zones.own);
@@ -215,17 +232,7 @@ std::string config_text(const GatewayConfig& config) {
   if (!config.zones.distance_ms.empty()) out += "\n[zones]\n";
   for (const auto& [zone, ms] : config.zones.distance_ms) put_number(out, quoted(zone), ms);
   put_autoscaler(out, config.autoscaler);
-  if (!config.etcd.endpoints.empty()) {
-    out += "\n[etcd]\n";
-    put(out, "endpoints", list(config.etcd.endpoints));
-    put_text(out, "prefix", config.etcd.prefix);
-    put_text(out, "user", config.etcd.user);
-    put_text(out, "password_file", config.etcd.password_file);
-    put(out, "tls", config.etcd.tls ? "true" : "false");
-    put_text(out, "ca_file", config.etcd.ca_file);
-    put_text(out, "certificate_file", config.etcd.certificate_file);
-    put_text(out, "key_file", config.etcd.key_file);
-  }
+  put_etcd(out, config.etcd);
   out += "\n[kubernetes]\n";
   put(out, "api", quoted(config.kubernetes.api));
   put(out, "token_file", quoted(config.kubernetes.token_file));
@@ -247,6 +254,14 @@ std::string config_text(const GatewayConfig& config) {
         out, "url",
         (worker.tls ? "https://" : "http://") + net::format_host_port(worker.host, worker.port));
     put_text(out, "zone", worker.zone);
+    const auto pool = std::ranges::find(config.pools, worker.pool, &PoolConfig::name);
+    const bool is_paired = pool != config.pools.end() && pool->is_foreign() &&
+                           pool->split.mode != SplitConfig::Mode::kOff;
+    if (!is_paired) continue;
+    put_text(out, "role", cluster::worker_role_name(worker.role));
+    if (pool->kind == WorkerKind::kSglang) {
+      put(out, "bootstrap_port", std::to_string(worker.bootstrap_port));
+    }
   }
   return out;
 }

@@ -32,6 +32,7 @@ constexpr int64_t kProbeAgainNs = 1'000'000'000;
 constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kWatchQuiet{3'000};
 constexpr std::chrono::milliseconds kProbeTime{2'000};
+constexpr std::chrono::milliseconds kReleaseTime{2'000};
 
 // What is amiss with the worker's list of models, as it answers clients; empty: it has what its
 // record says.
@@ -211,7 +212,9 @@ std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) 
 std::vector<Fleet::Listening> Fleet::take_leaving(Worker& worker, int64_t now_ns) {
   const bool says_so =
       worker.health.state(now_ns) == WorkerState::kDraining && worker.health.load().draining;
-  if (worker.is_foreign || (!says_so && !worker.config.draining)) return {};
+  if (worker.is_foreign || !(says_so || worker.config.draining || worker.gives_up_answers)) {
+    return {};
+  }
   const size_t count = std::min(kLeavingMax, worker.listening.size());
   const auto end = worker.listening.begin() + static_cast<std::ptrdiff_t>(count);
   std::vector<Listening> taken(worker.listening.begin(), end);
@@ -369,6 +372,9 @@ void Fleet::on_watch_done(const Place& place, const Result<void>& result) {
   const bool refused = code == ErrorCode::kUnavailable;
   // Cancelled it was for a reason that is known.
   if (code != ErrorCode::kCancelled) worker->trouble = result.error().message;
+  if (options_.trust != nullptr && worker->trouble.starts_with("no TLS with")) {
+    worker->trouble += "; its fleet key may be another one";
+  }
   worker->watch.reset();
   // At once after a reset: only a refusal means that the worker is gone.
   const bool at_once = worker->recorded && code != ErrorCode::kCancelled;
@@ -461,6 +467,18 @@ std::string Fleet::adapter_digest(std::string_view pool, std::string_view name) 
     if (found != adapters.end() && !found->digest.empty()) return found->digest;
   }
   return "";
+}
+
+std::string Fleet::pool_of(const Assignment& assignment) const {
+  std::lock_guard lock(mutex_);
+  if (assignment.worker >= workers_.size()) return "";
+  const Worker* const worker = workers_[assignment.worker].get();
+  return worker != nullptr && worker->serial == assignment.serial ? worker->config.pool : "";
+}
+
+bool Fleet::has_pool(std::string_view pool) const {
+  std::lock_guard lock(mutex_);
+  return find_pool(pool) != nullptr;
 }
 
 bool Fleet::is_gone(std::string_view host, int port) const {
@@ -558,8 +576,10 @@ bool Fleet::command(std::string_view name, Command command) {
   cluster::WorkerHealth& health = (*found)->health;
   switch (command) {
     case Command::kDrain:
+    case Command::kMove:
     case Command::kUndrain:
-      health.set_draining(command == Command::kDrain);
+      health.set_draining(command != Command::kUndrain);
+      (*found)->gives_up_answers = command == Command::kMove;
       break;
     case Command::kEject:
       health.eject(cluster::WorkerHealth::Cause::kOperator, clock_.now_ns());
@@ -569,6 +589,23 @@ bool Fleet::command(std::string_view name, Command command) {
       break;
   }
   return true;
+}
+
+// One of an earlier version, or another kind, does not know how: it keeps its memory.
+void Fleet::release_memory(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && !worker->is_foreign && worker->shown == name;
+  });
+  if (found == workers_.end()) return;
+  net::HttpCall call = call_to(**found, "POST", "/fleet/v1/release");
+  call.whole_time_max = kReleaseTime;
+  net::HttpCallEvents events;
+  events.on_done = [this, shown = (*found)->shown](const Result<void>& result) {
+    if (result.ok()) return;
+    log_.warning(fmt::format("{} keeps its memory: {}", shown, result.error().message));
+  };
+  client_.start(std::move(call), std::move(events));
 }
 
 std::vector<Fleet::Row> Fleet::rows() const {

@@ -78,8 +78,13 @@ class Fleet {
     WorkerKind kind = WorkerKind::kPelton;
     ForeignAbilities abilities;  // of a foreign one
     bool tls = false;
-    std::string api_key;      // that a foreign one asks for; empty: none
+    std::string api_key;  // that a foreign one asks for; empty: none
+    // Of a foreign one: another one may compute its prompts, and where that one is met (SGLang).
+    bool pairs = false;
+    cluster::WorkerRole role{};
+    int bootstrap_port = 0;
     std::string fingerprint;  // of what it computes with; empty: it does not say
+    int beat_ms = 0;          // as its record says
     int64_t dispatch = 0;
     int64_t hit_tokens = 0;    // of its prompt, that the worker is expected to find
     bool is_counted = false;   // of its prompt's tokens more is known than the body's length
@@ -88,6 +93,12 @@ class Fleet {
     double step_s = 0;         // likewise, for each further one
     // Once it has said something, another one is to go on: which, is chosen then.
     bool splits = false;
+    // And which seems the best for that now; none where it does not split.
+    struct Decoder {
+      size_t worker = 0;
+      uint64_t serial = 0;
+    };
+    std::optional<Decoder> decoder = {};
     // Another worker that has more of the prompt; port 0: none.
     cluster::RunEnvelope::Peer peer = {};
   };
@@ -114,6 +125,10 @@ class Fleet {
     bool may_split = false;
     // Who has computed its prompt just now, for whoever goes on (gateway/split_choice.h).
     std::optional<Preferred> source = {};
+    // It is to compute the prompt only, for a server of another kind.
+    bool computes_prompt = false;
+    // What that one computes is to be fetched while it does, and nothing else is wanted.
+    bool ahead = false;
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -167,12 +182,22 @@ class Fleet {
   };
   void note_hit(const Assignment& assignment, const Hit& hit);
 
-  enum class Command { kDrain, kUndrain, kEject, kRestore };
+  // kMove: drained, and its answers go on elsewhere.
+  enum class Command { kDrain, kMove, kUndrain, kEject, kRestore };
   // False: no worker of that name.
   bool command(std::string_view name, Command command);
+  // It stands by: what its KV cache takes is of no use. Does not wait for it.
+  void release_memory(std::string_view name);
   // Until it starts anew, and from when it has no request of this gateway's any more: before, it
   // gets none. An error says why not; kNotFound: there is no worker of that name.
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);
+  // No worker of ours finds anything any more of what was computed for this tenant (none: for
+  // anybody), in any tier. Waits for their answers, some seconds at most.
+  struct Erased {
+    int workers = 0;                  // that have done it
+    std::vector<std::string> failed;  // that have not said so
+  };
+  Erased erase(const std::optional<std::string>& tenant);
 
   struct Row {
     std::string name;
@@ -196,6 +221,11 @@ class Fleet {
     std::optional<cluster::WorkerRole> next_role;  // that it is drained for
   };
   std::vector<Row> rows() const;
+  // Time in which this process ran (gateway/awake_clock.h).
+  int64_t awake_ns() const { return clock_.now_ns(); }
+  // The pool that the worker is in now; empty: it has gone.
+  std::string pool_of(const Assignment& assignment) const;
+  bool has_pool(std::string_view pool) const;
   // Names of blocks that workers are known to hold, and those that made room for others.
   struct IndexSize {
     size_t names = 0;
@@ -270,9 +300,10 @@ class Fleet {
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
     bool scraping = false;
-    bool leaves = false;           // taken out: nothing new for it
-    int open = 0;                  // attempts without an outcome
-    int64_t doubted_until_ns = 0;  // its reports left some of these out
+    bool leaves = false;            // taken out: nothing new for it
+    bool gives_up_answers = false;  // an operator wants them to go on elsewhere
+    int open = 0;                   // attempts without an outcome
+    int64_t doubted_until_ns = 0;   // its reports left some of these out
     cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
     cluster::WorkerRecord record;
     cluster::WorkerRole role{};                    // its record's, or an operator's
@@ -365,6 +396,7 @@ class Fleet {
   std::string region_of(const Worker& worker) const;
   std::string missing_model(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
+  std::map<std::string_view, const Worker*> first_of_starts(int64_t now_ns) const;
   static std::string fingerprint_of(const PoolConfig& pool, const Worker& worker);
   static bool holds_fingerprint(const Worker& worker, int64_t now_ns);
   void choose_fingerprint(const PoolConfig& pool, std::string& held, int64_t now_ns);
@@ -398,6 +430,7 @@ class Fleet {
   static bool may_take_over(const Worker& worker, const Wanted& wanted);
   std::vector<uint32_t> exchanges(const Wanted& wanted) const;
   const PoolConfig* find_pool(std::string_view name) const;
+  bool splits(std::string_view pool) const;
   CostRequest cost_request(const Wanted& wanted) const;
   void take_role(Worker& worker);
   // Why its role leaves it without requests; empty: it does not.

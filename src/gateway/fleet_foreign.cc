@@ -112,6 +112,7 @@ void Fleet::set_foreign(size_t index, Worker& worker, const PoolConfig* pool) {
   worker.trust = pool->trust;
   worker.api_key = pool->api_key;
   worker.continues = pool->continues;
+  if (pool->is_foreign()) worker.role = worker.config.role;
   if (!worker.continues) worker.abilities = {};
 }
 

@@ -221,6 +221,7 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
         state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
     const int64_t hit = is_split ? names : std::min(all[i].hit_tokens, names);
     if (!is_there || worker->record.kv_port == 0 || hit <= most) continue;
+    if (wanted.ahead && !(worker->record.kv_ahead && target.record.kv_ahead)) continue;
     if (worker->fingerprint != target.fingerprint) continue;
     most = hit;
     source = worker;
@@ -240,7 +241,8 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
   return {.host = source->config.host,
           .port = source->record.kv_port,
           .tokens = static_cast<int>(most),
-          .ticket = ticket.seal(options_.peer_key)};
+          .ticket = ticket.seal(options_.peer_key),
+          .ahead = wanted.ahead};
 }
 
 std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
@@ -271,7 +273,11 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .abilities = worker.abilities,
       .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
       .api_key = worker.api_key,
+      .pairs = worker.is_foreign && splits(wanted.pool),
+      .role = worker.role,
+      .bootstrap_port = worker.config.bootstrap_port,
       .fingerprint = worker.fingerprint,
+      .beat_ms = worker.record.beat_ms,
       .dispatch = ++dispatched_,
       .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
       .is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens,
@@ -288,10 +294,14 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
         std::string(wanted.model),
         Worker::Uncounted{.dispatch = assignment.dispatch, .at_ns = now_ns});
   }
-  worker.uncounted.push_back({.dispatch = assignment.dispatch,
-                              .at_ns = now_ns,
-                              .tokens = request.prompt_tokens - assignment.hit_tokens});
-  if (knows_names(worker)) {
+  if (choice.splits) {
+    const size_t decode = choice.pair->decode;
+    assignment.decoder = {.worker = decode, .serial = workers_[decode]->serial};
+  }
+  const int64_t computed = wanted.ahead ? 0 : request.prompt_tokens - assignment.hit_tokens;
+  worker.uncounted.push_back(
+      {.dispatch = assignment.dispatch, .at_ns = now_ns, .tokens = computed});
+  if (knows_names(worker) && !wanted.ahead) {
     blocks_.expect(wanted.prompt.names,
                    {.worker = static_cast<int>(*chosen),
                     .tail_blocks = worker.groups.tail_blocks,

@@ -19,6 +19,11 @@ const PoolConfig* Fleet::find_pool(std::string_view name) const {
   return pool == pools_.end() ? nullptr : &*pool;
 }
 
+bool Fleet::splits(std::string_view pool) const {
+  const PoolConfig* const known = find_pool(pool);
+  return known != nullptr && known->split.mode != SplitConfig::Mode::kOff;
+}
+
 SplitConfig Fleet::split_of(std::string_view pool) const {
   std::lock_guard lock(mutex_);
   const PoolConfig* const known = find_pool(pool);
@@ -27,9 +32,7 @@ SplitConfig Fleet::split_of(std::string_view pool) const {
 
 CostRequest Fleet::cost_request(const Wanted& wanted) const {
   CostRequest request = cost_request(wanted.pool, wanted.prompt.tokens);
-  const PoolConfig* const pool = find_pool(wanted.pool);
-  const bool splits = pool != nullptr && pool->split.mode != SplitConfig::Mode::kOff;
-  if (splits && wanted.prompt.output_max > 0) {
+  if (splits(wanted.pool) && wanted.prompt.output_max > 0) {
     request.output_tokens = std::min(request.output_tokens, wanted.prompt.output_max);
   }
   return request;
@@ -39,6 +42,14 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
                             std::vector<CostCandidate>& all,
                             std::vector<CostTerms>* explained) const {
   Choice choice;
+  if (wanted.computes_prompt) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool may = all[i].usable && workers_[i]->role != cluster::WorkerRole::kDecode;
+      all[i].usable = may && !workers_[i]->next_role;
+    }
+    choice.worker = choose_by_cost(request, all, wanted.draw, explained);
+    return choice;
+  }
   if (wanted.may_split) choice.pair = best_pair(wanted, request, all);
   keep_to_roles(wanted, all);
   const auto& preferred = wanted.preferred;

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "gateway/fleet.h"
 #include "gateway/probe.h"
+#include "net/url.h"
 
 namespace pelton::gateway {
 namespace {
@@ -118,20 +119,40 @@ void Fleet::verify(std::string_view pool_name, int64_t now_ns) {
     worker->fingerprint = is_compared ? fingerprint_of(*pool, *worker) : "";
   }
   choose_fingerprint(*pool, held, now_ns);
+  const std::map<std::string_view, const Worker*> first = first_of_starts(now_ns);
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool->name) continue;
     const bool says_nothing = worker->fingerprint.empty();
     const bool differs =
         says_nothing ? is_configured : !held.empty() && worker->fingerprint != held;
     worker->mismatch.clear();
-    if (differs) {
+    const auto same = first.find(worker->record.incarnation);
+    const bool is_twin = same != first.end() && same->second->serial < worker->serial;
+    if (is_twin) {
+      worker->mismatch = fmt::format(
+          "it is the worker {} at {}, which is reached by two addresses", same->second->shown,
+          net::format_host_port(same->second->config.host, same->second->config.port));
+    } else if (differs) {
       worker->mismatch = fmt::format(
           "its weights, tokenizer, template or settings are not its pool's: fingerprint "
           "{}, {} {}",
           shown(worker->fingerprint), is_configured ? "configured" : "most workers'", shown(held));
     }
-    worker->health.set_unverified(differs);
+    worker->health.set_unverified(differs || is_twin);
   }
+}
+
+// By each start of a worker that is there, the address at which it was found first: one worker is
+// one, however it is reached.
+std::map<std::string_view, const Fleet::Worker*> Fleet::first_of_starts(int64_t now_ns) const {
+  std::map<std::string_view, const Worker*> first;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->leaves || worker->record.incarnation.empty()) continue;
+    if (worker->health.state(now_ns) == WorkerState::kDown) continue;
+    const Worker*& known = first[worker->record.incarnation];
+    if (known == nullptr || worker->serial < known->serial) known = worker.get();
+  }
+  return first;
 }
 
 void Fleet::note_hit(const Assignment& assignment, const Hit& hit) {

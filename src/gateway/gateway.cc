@@ -22,6 +22,8 @@
 #include "gateway/asked.h"
 #include "gateway/client_headers.h"
 #include "gateway/config_text.h"
+#include "gateway/foreign_pair.h"
+#include "gateway/gateway_errors.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
 #include "net/json_response.h"
@@ -95,16 +97,6 @@ std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
   return left_ns;
 }
 
-// TN-14: whose region has no pool is sent to no other one.
-api::ApiError no_worker_in_region() {
-  return {.status = 503,
-          .message = "no worker of the region that this key is tied to is there for this model",
-          .type = "server_error",
-          .param = {},
-          .code = "no_worker",
-          .retry_after_s = 1};
-}
-
 Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
                               const net::HttpRequest& request) {
   if (is_multipart(request) && is_limited_to_models(config, asker)) {
@@ -133,15 +125,13 @@ access::Principal weighted(const GatewayConfig& config, const Asker& asker,
   return principal;
 }
 
-// GW-03.
-api::ApiError loop_detected() {
-  return {.status = 508,
-          .message =
-              "the request has come through this gateway before, or through too many: one "
-              "of its workers sends it back",
-          .type = "server_error",
-          .param = {},
-          .code = "loop_detected"};
+// Where keys and values go or come from no client says (KV-10); our own workers refuse it too.
+std::optional<Error> client_transfer(const GatewayConfig& config, const net::HttpRequest& request) {
+  if (std::ranges::none_of(config.pools, &PoolConfig::is_foreign)) return std::nullopt;
+  const std::string field = transfer_field_of(request.body);
+  if (field.empty()) return std::nullopt;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'{}' is between workers and their gateway only", field), field};
 }
 
 }  // namespace
@@ -293,6 +283,10 @@ Gateway::Config Gateway::config() const {
   return config_;
 }
 
+std::chrono::milliseconds Gateway::drain_time() const {
+  return std::chrono::milliseconds(static_cast<int64_t>(config()->config.drain_s * 1e3));
+}
+
 uint64_t Gateway::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
@@ -391,17 +385,23 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (goes_in_circles(request.headers, name_)) return refuse(loop_detected());
   const Config settings = caller.settings;
   const GatewayConfig& config = settings->config;
-  const std::optional<std::string> response = asked_response(request);
-  const auto home = response ? homes_.find(*response) : std::nullopt;
+  const std::optional<std::string> id = asked_by_id(request);
+  const auto home = id ? home_of(*id) : std::nullopt;
   const Asker asker = Asker::of(config, *caller.principal);
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
-  if (!routed && response) routed = route_of_response(config, asker, home);
+  if (!routed && id) routed = route_by_id(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
+  if (is_list_of_workers_own(request) && fleet_.supply(routed->pool->name).ready > 1) {
+    return refuse(lists_are_workers_own());
+  }
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
+  if (const auto error = client_transfer(config, request)) {
+    return refuse(api::api_error(*error));
+  }
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
@@ -420,36 +420,40 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
-  relayed->speaks_of_response = response.has_value();
-  (response ? relayed->other_pools : relayed->fallback) =
-      std::move(response ? routed->other_pools : routed->fallback);
+  relayed->speaks_of_id = id.has_value();
+  (id ? relayed->other_pools : relayed->fallback) =
+      std::move(id ? routed->other_pools : routed->fallback);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
   relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
-  const Relay::Services services{
-      .fleet = fleet_,
-      .client = client_,
-      .clock = clock_,
-      .log = log_,
-      .counters = counters_,
-      .quarantine = quarantine_,
-      .retry_budget = retry_budget_,
-      .homes = homes_,
-      .gateway = name_,
-      .retries_max = config.retries_max,
-      .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
-      .requests = requests_};
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
   namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
-                     [this, relayed, exchange, services, settings, shadow](RoutedPrompt prompt) {
+                     [this, relayed, exchange, settings, shadow](RoutedPrompt prompt) {
                        relayed->prompt = std::move(prompt);
                        if (!reserve(*relayed, exchange)) return;
                        offer_shadow(settings->config, shadow, *relayed);
-                       Relay::start(std::move(*relayed), exchange, services);
+                       Relay::start(std::move(*relayed), exchange, services(settings->config));
                      });
+}
+
+Relay::Services Gateway::services(const GatewayConfig& config) {
+  return {.fleet = fleet_,
+          .client = client_,
+          .clock = clock_,
+          .log = log_,
+          .counters = counters_,
+          .quarantine = quarantine_,
+          .retry_budget = retry_budget_,
+          .homes = homes_,
+          .running = running_,
+          .gateway = name_,
+          .retries_max = config.retries_max,
+          .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
+          .requests = requests_,
+          .ends = &ends_};
 }
 
 void Gateway::offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
@@ -546,10 +550,15 @@ void Gateway::refuse_limited(const Relay::Request& request, const api::ApiError&
   exchange.send(std::move(answer));
 }
 
-// A request by a response's id names no model: of several pools it is the one that made it, where
+Gateway::Home Gateway::home_of(const std::string& id) const {
+  auto home = homes_.find(id);
+  return home ? home : running_.find(id);
+}
+
+// A request by an id names no model: of several pools it is the one that made it, where
 // that is known, and otherwise one after the other.
-std::optional<Gateway::Routed> Gateway::route_of_response(const GatewayConfig& config,
-                                                          const Asker& asker, const Home& home) {
+std::optional<Gateway::Routed> Gateway::route_by_id(const GatewayConfig& config, const Asker& asker,
+                                                    const Home& home) {
   std::optional<Routed> routed;
   std::vector<std::string> other_pools;
   for (const PoolConfig& pool : config.pools) {
@@ -711,6 +720,13 @@ void Gateway::set_draining(std::string_view host, int port, bool draining) {
     // Whoever waits need not wait for what it says next.
     const std::shared_ptr<PoolGate> gate = gate_of(row.pool);
     if (gate != nullptr) gate->release(fleet_.supply(row.pool));
+  }
+}
+
+void Gateway::release_memory(std::string_view host, int port) {
+  const std::string address = net::format_host_port(host, port);
+  for (const Fleet::Row& row : fleet_.rows()) {
+    if (row.url == address) fleet_.release_memory(row.name);
   }
 }
 

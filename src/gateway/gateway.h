@@ -101,6 +101,10 @@ class Gateway {
   // the file that take a new start: they stay as they are.
   std::vector<std::string_view> reload(GatewayConfig config, access::ApiKeys keys,
                                        ModelTexts texts);
+  // Those keys, were it read.
+  std::vector<std::string_view> takes_new_start(GatewayConfig config) const {
+    return keep_what_is_fixed(this->config()->config, config);
+  }
   // The file is wrong: all stays as it was.
   void note_bad_reload() { ++counters_.reloads_refused; }
 
@@ -111,12 +115,17 @@ class Gateway {
   // Besides those of the file and those that were found.
   void set_launched(std::vector<WorkerConfig> workers);
   void set_draining(std::string_view host, int port, bool draining);
+  // That one stands by, and gives back what its KV cache takes.
+  void release_memory(std::string_view host, int port);
   void retire(std::string_view pool, uint64_t retirement);
   void announce(std::string_view pool, const autoscaler::PoolAnnouncement& announcement);
 
   // Not ready from now on; running answers go on.
   void drain() { draining_ = true; }
   bool drains() const { return draining_; }
+  std::chrono::milliseconds drain_time() const;
+  // What is still under way ends within a second, with an error that says so. Any thread.
+  void interrupt() { ends_ = true; }
   // Answers on their way.
   int64_t open() const { return counters_.open; }
 
@@ -180,6 +189,8 @@ class Gateway {
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.
+  Home home_of(const std::string& id) const;
+  Relay::Services services(const GatewayConfig& config);
   void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
                     const Relay::Request& request);
   // Within its key's limits; false: it has been refused.
@@ -187,8 +198,8 @@ class Gateway {
   bool reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
   void refuse_limited(const Relay::Request& request, const api::ApiError& error,
                       net::Exchange& exchange) const;
-  static std::optional<Routed> route_of_response(const GatewayConfig& config, const Asker& asker,
-                                                 const Home& home);
+  static std::optional<Routed> route_by_id(const GatewayConfig& config, const Asker& asker,
+                                           const Home& home);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);
   // The same of a client's request, whose key may ask for it, in place of its answer.
@@ -234,8 +245,10 @@ class Gateway {
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
   ResponseHomes homes_;
+  ResponseHomes running_;
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
+  std::atomic<bool> ends_ = false;
   ArmTable arms_;
   Fleet fleet_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next

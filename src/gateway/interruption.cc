@@ -25,13 +25,16 @@ std::string ollama_error_body(std::string_view message) {
   return out;
 }
 
-// {"type":"error","code":…,"message":…,"param":null}, as the Responses API has it.
-std::string response_error_event(const api::ApiError& error) {
+// {"type":"error","sequence_number":…,"code":…,"message":…,"param":null}, as the Responses API has
+// it.
+std::string response_error_event(const api::ApiError& error, int64_t number) {
   std::string out = "event: error\ndata: ";
   base::JsonWriter(out)
       .begin_object()
       .key("type")
       .string("error")
+      .key("sequence_number")
+      .integer(number)
       .key("code")
       .string(error.code)
       .key("message")
@@ -57,7 +60,7 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
   return response;
 }
 
-std::string interruption_event(std::string_view path, const api::ApiError& error) {
+std::string interruption_event(std::string_view path, const api::ApiError& error, int64_t number) {
   if (cluster::is_grpc_method(path)) {
     // UNAVAILABLE: it may be tried again.
     const int status = error.code == "stream_interrupted" ? 503 : error.status;
@@ -66,7 +69,7 @@ std::string interruption_event(std::string_view path, const api::ApiError& error
     cluster::append_grpc_frame({.kind = cluster::GrpcFrame::Kind::kError, .bytes = bytes}, out);
     return out;
   }
-  if (path == "/v1/responses") return response_error_event(error);
+  if (path == "/v1/responses") return response_error_event(error, number);
   if (is_anthropic(path)) {
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
   }
@@ -81,7 +84,7 @@ std::string error_event(std::string_view path, std::string_view body) {
     const Json* said = json.ok() ? json->find("error") : nullptr;
     const std::string code = said == nullptr ? "" : said->string("code").value_or("");
     const std::string message = said == nullptr ? "" : said->string("message").value_or("");
-    return response_error_event({.message = message, .code = code});
+    return response_error_event({.message = message, .code = code}, 0);
   }
   if (is_ollama(path)) return std::string(body) + "\n";
   if (is_anthropic(path)) {

@@ -13,8 +13,9 @@ namespace pelton::gateway {
 // Instead of an answer.
 net::HttpResponse error_answer(std::string_view path, const api::ApiError& error,
                                std::string_view request_id);
-// Amid a stream of events, as its last one.
-std::string interruption_event(std::string_view path, const api::ApiError& error);
+// Amid a stream of events, as its last one; `number`: of the Responses API's events, the next.
+std::string interruption_event(std::string_view path, const api::ApiError& error,
+                               int64_t number = 0);
 // A worker's whole answer that is an error, where the client has a stream's head already.
 std::string error_event(std::string_view path, std::string_view body);
 

@@ -31,6 +31,17 @@ TEST(PromptTokens, OfEachEndpointThatHasAPromptOfItsOwn) {
             chat);
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"Hello"})"),
             text.tokenizer->encode("Hello").size());
+  EXPECT_EQ(count(text, "/v1/responses", R"({"input":"Hello"})"), chat);
+  EXPECT_EQ(count(text, "/v1/responses",
+                  R"({"input":[{"type":"message","role":"user","content":"Hello"}]})"),
+            chat);
+  // What the model has said is a matter of the worker that has it.
+  EXPECT_EQ(count(text, "/v1/responses", R"({"input":"Hello","previous_response_id":"resp_1"})"),
+            0u);
+  EXPECT_EQ(count(text, "/v1/responses",
+                  R"({"input":[{"type":"message","role":"assistant","content":"Hi"},
+                               {"type":"message","role":"user","content":"Hello"}]})"),
+            0u);
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":[1,2,3]})"), 3u);
   EXPECT_EQ(count(text, "/inference/v1/generate", R"({"token_ids":[1,2,3,4]})"), 4u);
 }
@@ -66,7 +77,7 @@ TEST(PromptTokens, WhatOnlyAWorkerKnowsHasNone) {
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":"a","suffix":"b"})"), 0u);
   EXPECT_EQ(count(text, "/v1/completions", R"({"prompt":["a","b"]})"), 0u);
   EXPECT_EQ(count(text, "/v1/chat/completions", "no JSON"), 0u);
-  EXPECT_EQ(count(text, "/v1/responses", R"({"input":"Hello"})"), 0u);
+  EXPECT_EQ(count(text, "/v1/responses", R"({"input":7})"), 0u);
   EXPECT_EQ(count(text, "/v1/embeddings", R"({"input":"Hello"})"), 0u);
 }
 

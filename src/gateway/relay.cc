@@ -27,16 +27,18 @@ constexpr int kMovesMax = 16;
 // What a worker answers instead of running an attempt.
 constexpr int kWrongIncarnation = 409;
 constexpr int kAlreadyBegun = 425;
-constexpr int kMeasuredMin = 8;     // tokens, from which an answer's speed means something
-constexpr int64_t kUnsaidMax = 16;  // tokens that count and are not said: a stop's own
 constexpr size_t kWholeMax = size_t{256} << 20;
 
-// The worker has not made the response that its request speaks of; another one may have.
-bool is_unknown_response(const net::HttpResponse& answer) {
+// The worker has not what its request speaks of; another one may have.
+bool is_unknown_id(const net::HttpResponse& answer) {
   if (answer.status == 404) return true;
   return answer.status == 400 &&
          (answer.body.find("previous_response_not_found") != std::string::npos ||
           answer.body.find("\"Item with id '") != std::string::npos);
+}
+
+bool keeps_what_is_stored(std::string_view path) {
+  return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
 }
 
 // The worker has the adapter no more, or another version than the answer began with; another one
@@ -131,12 +133,14 @@ std::optional<Fleet::Assignment> Relay::assign() {
 
 void Relay::attempt() {
   if (over_ || running_) return;
+  if (services_.ends != nullptr && *services_.ends) return interrupt();
   // Another request like it may have ended the workers meanwhile.
   const bool is_suspect = crashed_ || (attempt_ > 0 && !begun());
   if (is_suspect && services_.quarantine.holds(request_.http, services_.clock.now_ns())) {
     return give_up_quarantined();
   }
   std::optional<Fleet::Assignment> assignment = assign();
+  if (!assignment && follow_worker()) assignment = assign();
   if (!assignment) return wait_for_worker();
   send_to(*std::move(assignment));
 }
@@ -163,8 +167,20 @@ void Relay::send_to(Fleet::Assignment assignment) {
   reader_ = AnswerReader();
   foreign_.reset();
   if (assignment_.is_foreign) begin_foreign();
+  // Its answer is known by this name while it is under way.
+  if (request_.http.path == "/v1/chat/completions") {
+    services_.running.note(
+        "chatcmpl-" + request_.request_id,
+        {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
+  }
+  services_.fleet.listen(assignment_, weak_from_this(), attempt_);
+  if (assignment_.is_foreign && begin_pair()) return;
+  start_call();
+  fetch_ahead();
+}
+
+void Relay::start_call() {
   const int number = attempt_;
-  services_.fleet.listen(assignment_, weak_from_this(), number);
   net::HttpCallEvents events;
   const auto self = shared_from_this();
   const auto status = std::make_shared<std::atomic<int>>(0);
@@ -188,6 +204,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
   };
   call_ = services_.client.start(foreign_ ? foreign_call_to(assignment_) : call_to(assignment_),
                                  std::move(events));
+  watch_attempt();
 }
 
 // Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
@@ -217,6 +234,15 @@ void Relay::wait_for_worker() {
   exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->attempt();
   });
+}
+
+// Its pool is gone from the configuration: where the worker that had it is now.
+bool Relay::follow_worker() {
+  if (attempt_ == 0 || services_.fleet.has_pool(request_.pool)) return false;
+  std::string pool = services_.fleet.pool_of(assignment_);
+  if (pool.empty() || pool == request_.pool) return false;
+  change_pool(std::move(pool));
+  return true;
 }
 
 void Relay::change_pool(std::string pool) {
@@ -300,6 +326,7 @@ void Relay::pause_if_behind() {
 
 void Relay::on_bytes(int attempt, const std::string& bytes) {
   if (over_ || !running_ || attempt != attempt_) return;  // of an attempt that is over
+  heard_ = true;
   if (foreign_) return on_foreign_bytes(bytes);
   reader_.push(bytes);
   while (running_ && !over_) {
@@ -369,52 +396,9 @@ void Relay::note_progress() {
   }
 }
 
-// What the worker found of its prompt, beside what was expected; of an answer that has moved the
-// worker says something else than was asked of it.
-void Relay::note_end(const std::string& choice_end, size_t said) {
-  Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
-  if (!end.ok()) return;
-  // Whatever it claims: no more than it has said.
-  end->prompt_tokens = static_cast<int>(std::min<int64_t>(end->prompt_tokens, kClaimedTokensMax));
-  end->cached_tokens = std::min(end->cached_tokens, end->prompt_tokens);
-  end->output_tokens =
-      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said) + kUnsaidMax);
-  services_.fleet.note_output(request_.pool, end->output_tokens);
-  if (request_.arm) request_.arm->note_finish(end->reason);
-  if (request_.served) {
-    ended_tokens_ += end->output_tokens;
-    request_.served->note_choice({.prompt_tokens = end->prompt_tokens,
-                                  .cached_tokens = end->cached_tokens,
-                                  .output_tokens = end->output_tokens,
-                                  .reason = end->reason});
-  }
-  prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
-  cached_tokens_ = end->cached_tokens;
-  if (request_.ticket != nullptr) {
-    request_.ticket->note_end({.prompt_tokens = end->prompt_tokens,
-                               .output_tokens = end->output_tokens,
-                               .scheduled = true,
-                               .complete = end->reason == "stop" || end->reason == "length"});
-  }
-  if (attempt_ > 0) return;
-  // How fast it really is: of one answer alone, that no client held up.
-  if (said_.size() == 1 && !was_paused_ && end->output_tokens > kMeasuredMin) {
-    services_.fleet.note_further_tokens(
-        assignment_, static_cast<double>(stalled_ns_ - first_ns_) * 1e-9, end->output_tokens - 1);
-  }
-  if (request_.prompt.block_tokens == 0) return;
-  RelayCounters& counters = services_.counters;
-  if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
-  // Of an activated adapter's prompt the beginning is the model's own: more than was named for it.
-  if (request_.names_adapter && end->cached_tokens > assignment_.hit_tokens) return;
-  ++counters.named;
-  counters.expected_hit_tokens += assignment_.hit_tokens;
-  counters.real_hit_tokens += end->cached_tokens;
-  const int64_t difference = std::abs(assignment_.hit_tokens - end->cached_tokens);
-  if (difference >= request_.prompt.block_tokens) ++counters.hit_mismatches;
-  services_.fleet.note_hit(assignment_, {.expected_tokens = assignment_.hit_tokens,
-                                         .real_tokens = end->cached_tokens,
-                                         .block_tokens = request_.prompt.block_tokens});
+void Relay::note_home(const std::string& id) {
+  services_.homes.note(
+      id, {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
 }
 
 // Who has made it is asked for it later.
@@ -422,9 +406,7 @@ void Relay::note_response(std::string_view bytes) {
   if (!response_id_.empty() || bytes.empty() || request_.http.path != "/v1/responses") return;
   response_id_ = response_id_of(bytes);
   if (response_id_.empty()) return;
-  services_.homes.note(
-      response_id_,
-      {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
+  note_home(response_id_);
 }
 
 bool Relay::relay(AnswerUpdate& update) {
@@ -447,6 +429,7 @@ bool Relay::relay(AnswerUpdate& update) {
     }
     if (!update.bytes.empty()) {
       early_ = false;
+      if (request_.http.path == "/v1/responses") events_ = next_event(update.bytes, events_);
       exchange_->write(update.bytes);
     }
     if (!update.last) return true;
@@ -470,9 +453,9 @@ bool Relay::relay(AnswerUpdate& update) {
 }
 
 void Relay::send_whole(net::HttpResponse answer) {
-  if (request_.speaks_of_response && is_unknown_response(answer)) {
+  if (request_.speaks_of_id && is_unknown_id(answer)) {
     refusal_ = std::move(answer);
-    return end_attempt(Failure::kUnknown, "it has not made that response");
+    return end_attempt(Failure::kUnknown, "it has nothing of that id");
   }
   if (request_.names_adapter && is_unknown_adapter(answer)) {
     if (!begun()) refusal_ = std::move(answer);
@@ -492,6 +475,9 @@ void Relay::send_whole(net::HttpResponse answer) {
     return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
   if (answer.status == 200) note_served();
+  if (answer.status == 200 && keeps_what_is_stored(request_.http.path)) {
+    for (const std::string& id : stored_ids_of(answer.body)) note_home(id);
+  }
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
   note_over(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError,
@@ -506,22 +492,6 @@ void Relay::send_answer(net::HttpResponse answer) {
   exchange_->finish();
 }
 
-// What was computed counts, whoever is to blame that it did not reach its client; a request of
-// which nothing was does not.
-void Relay::settle(Fleet::Outcome outcome) {
-  if (request_.ticket == nullptr) return;
-  const std::unique_ptr<access::AdmissionTicket> ticket = std::move(request_.ticket);
-  const bool is_computed = outcome == Fleet::Outcome::kServed && head_ && head_->status == 200;
-  if (!is_computed && !begun()) {
-    if (outcome != Fleet::Outcome::kServed) ticket->control().refund_request(ticket->principal());
-    return;
-  }
-  // Of several prompts the sum is not known: as it was reserved.
-  const bool is_known = prompt_tokens_ > 0 && said_.size() <= 1;
-  ticket->note_prompt(is_known ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens));
-  ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
-}
-
 // What the last worker that was tried said is the answer.
 void Relay::send_refusal() {
   over_ = true;
@@ -532,26 +502,6 @@ void Relay::send_refusal() {
   --services_.counters.open;
   ++services_.counters.answered;
   send_answer(*std::move(refusal_));
-}
-
-// What the autoscaler counts of it: of answers that one worker has given and no client held up. Of
-// several choices each has its rows, and its gaps, at the same time; how much of several prompts
-// was computed is not known, and then no more than what was asked.
-void Relay::note_served() {
-  const auto output = static_cast<int64_t>(said_count());
-  if (!request_.gate || foreign_ || attempt_ > 0 || said_.empty() || output == 0 ||
-      answer_ns_ == 0 || was_paused_) {
-    return;
-  }
-  const auto choices = static_cast<double>(said_.size());
-  const int64_t prompt =
-      said_.size() == 1 ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens);
-  request_.gate->note_served(
-      {.input = prompt,
-       .computed = std::max<int64_t>(prompt - cached_tokens_, 1),
-       .output = output,
-       .first_token_s = static_cast<double>(answer_ns_ - attempted_ns_) * 1e-9,
-       .further_s = choices * static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9});
 }
 
 void Relay::finish() {
@@ -565,15 +515,12 @@ void Relay::finish() {
 
 void Relay::close(Fleet::Outcome outcome) {
   drop_warm_up(Fleet::Outcome::kNeither);
+  drop_ahead();
   end_split(SplitCounters::Outcome::kEnded);
   services_.fleet.note_outcome(assignment_, outcome);
   if (outcome == Fleet::Outcome::kServed) {
     note_harmless();
-    if (!response_id_.empty()) {  // it may have moved
-      services_.homes.note(
-          response_id_,
-          {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
-    }
+    if (!response_id_.empty()) note_home(response_id_);  // it may have moved
   }
   if (std::exchange(is_trial_, false)) services_.quarantine.end_trial(assignment_.incarnation);
   settle(outcome);
@@ -644,11 +591,12 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
   // Who has been at it goes on with it.
   if (warm_up_) preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
   drop_warm_up(Fleet::Outcome::kNeither);
+  if (assignment_.is_foreign) drop_ahead();
   move_to(PoolGate::Place::kHeld);
   services_.client.cancel(call_);
   const bool is_fault = failure == Failure::kLost || failure == Failure::kUnreached ||
                         failure == Failure::kRefused || failure == Failure::kError ||
-                        failure == Failure::kUnreadable;
+                        failure == Failure::kUnreadable || failure == Failure::kSilent;
   services_.fleet.note_outcome(assignment_,
                                is_fault ? Fleet::Outcome::kFailed : Fleet::Outcome::kNeither);
   services_.log.info(fmt::format("request {} attempt {} at worker {}:{} is over: {}",
@@ -701,8 +649,9 @@ void Relay::go_on(Failure failure) {
     return attempt();
   }
   // How many workers may be lost with it the quarantine says; one that loses it again and lives on
-  // has not been lost, and one whose answer cannot be read lives.
-  const bool is_lost = failure == Failure::kLost || failure == Failure::kUnreadable;
+  // has not been lost, and one whose answer cannot be read, or does not come, lives.
+  const bool is_lost =
+      failure == Failure::kLost || failure == Failure::kUnreadable || failure == Failure::kSilent;
   const bool is_anew = is_lost && note_lost();
   const bool is_charged = failure == Failure::kBusy || failure == Failure::kRefused ||
                           failure == Failure::kError || (is_lost && !is_anew);
@@ -755,7 +704,7 @@ void Relay::give_up(api::ApiError error) {
   if (streaming_) {
     ++services_.counters.interrupted;
     if (!early_) error.code = "stream_interrupted";
-    exchange_->write(error_event_.empty() ? interruption_event(request_.http.path, error)
+    exchange_->write(error_event_.empty() ? interruption_event(request_.http.path, error, events_)
                                           : error_event_);
     return exchange_->finish();
   }

@@ -20,6 +20,7 @@
 #include "gateway/arm_figures.h"
 #include "gateway/fleet.h"
 #include "gateway/foreign_answer.h"
+#include "gateway/foreign_pair.h"
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/pool_gate.h"
@@ -46,11 +47,14 @@ class Relay final : public WorkerListener,
     RelayCounters& counters;
     Quarantine& quarantine;
     RetryBudget& retry_budget;
-    ResponseHomes& homes;
+    ResponseHomes& homes;    // of what is stored
+    ResponseHomes& running;  // of conversations' answers under way
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
     RequestLog* requests = nullptr;  // null: there is none
+    // The gateway is about to end: what is under way ends with an error that says so.
+    const std::atomic<bool>* ends = nullptr;  // null: nobody waits for it
   };
   struct Request {
     net::HttpRequest http;
@@ -71,8 +75,8 @@ class Relay final : public WorkerListener,
     net::HttpHeaders limits = {};  // what is left of them, for the answer
     // Its model is an adapter's name, which a worker may have unloaded meanwhile.
     bool names_adapter = false;
-    // It speaks of a stored response, which one worker has: where that may be.
-    bool speaks_of_response = false;
+    // It speaks of what one worker has, by its id: where that may be.
+    bool speaks_of_id = false;
     std::optional<Fleet::Wanted::Preferred> home = {};
     std::vector<std::string> other_pools = {};
     std::vector<std::string> fallback = {};  // pools that are asked where its own takes no more
@@ -102,17 +106,23 @@ class Relay final : public WorkerListener,
     kUnreached,   // no connection
     kLost,        // reset
     kUnreadable,  // broken framing, half a JSON text: it lives, and answers wrongly
+    kSilent,      // its connection stands still while its watch does not
     kDown,        // the fleet says so: all its requests are lost at once, through one fault
     kBusy,        // the worker said no for now: full, draining
     kAnother,     // another start of the worker answers; its own watch will say so at once
     kRefused,     // it said no
     kError,       // it says that it cannot go on
-    kUnknown,     // it has not made the response that is spoken of, or lacks the adapter
+    kUnknown,     // it has not what is spoken of by its id, or lacks the adapter
   };
 
   void attempt();
   std::optional<Fleet::Assignment> assign();
   void send_to(Fleet::Assignment assignment);
+  void start_call();
+  // Of two servers of another kind (relay_pair.cc); true: it is called later, or not at all.
+  bool begin_pair();
+  void ask_prefill(std::string body);
+  void on_prefilled(int number, const std::string& answer);
   // The worker is being stopped and still talks: on with it at another one, where there is one
   // (relay_move.cc). That one computes what has been said while this one goes on; then it is cut.
   void leave_worker();
@@ -123,13 +133,23 @@ class Relay final : public WorkerListener,
   void fail_warm_up(int number, Fleet::Outcome outcome);
   // Another one is to go on, now that its prompt is computed (relay_split.cc).
   void consider_split();
+  // And has what was computed of it already.
+  void fetch_ahead();
+  void end_ahead(int number);
+  void drop_ahead();
   std::optional<Fleet::Wanted::Preferred> split_source() const;
   void retry_split();
   void end_split(SplitCounters::Outcome outcome);
   void note_split_warm();
   void drop_warm_up(Fleet::Outcome outcome);
   void hand_over(Fleet::Assignment next, GatewayFigures::Move kind);
+  // Does the attempt that runs, and the worker that warms up, still say something?
+  // (relay_watch.cc)
+  void watch_attempt();
+  void look_at_attempt(int number);
+  void interrupt();
   void wait_for_worker();
+  bool follow_worker();
   bool fall_back();
   // While no replica takes it (relay_hold.cc).
   void begin();
@@ -166,6 +186,7 @@ class Relay final : public WorkerListener,
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
   void note_response(std::string_view bytes);
+  void note_home(const std::string& id);
   void note_progress();
   void note_served();
   // Of its figures (relay_figures.cc).
@@ -227,6 +248,8 @@ class Relay final : public WorkerListener,
   bool progressed_ = false;    // the running attempt has said something new
   size_t attempt_said_ = 0;    // tokens of it
   bool paused_ = false;
+  bool heard_ = false;    // from the running attempt, since it was looked at
+  int64_t heard_ns_ = 0;  // when that was, of Fleet::awake_ns(); within kLookTime
   int64_t attempted_ns_ = 0;
   int64_t first_ns_ = 0;   // when the running attempt said something first
   int64_t answer_ns_ = 0;  // when the first one did; 0: nothing has been said
@@ -249,6 +272,7 @@ class Relay final : public WorkerListener,
   std::string whole_;             // of an answer that is not streamed
   std::string error_event_;       // the last worker's error as the client's protocol writes it
   std::optional<net::HttpResponse> refusal_;  // the last worker's
+  int64_t events_ = 0;                        // of the Responses API's: the next one's number
   std::string response_id_;  // of the response that is being made; empty: none is, or not yet
   bool over_ = false;
 
@@ -262,13 +286,27 @@ class Relay final : public WorkerListener,
     size_t said = 0;         // tokens that it was sent
     bool is_split = false;
     int64_t begun_ns = 0;
+    bool heard = false;  // as the attempt's
+    int64_t heard_ns = 0;
     int64_t found_tokens = 0;  // by it, of the prompt, where it was split
   };
   std::optional<WarmUp> warm_up_;
   int warm_ups_ = 0;              // begun
   int warm_ups_failed_ = 0;       // since the last attempt
   int64_t warm_up_again_ns_ = 0;  // none before
-  bool splits_ = false;           // another one is to go on with it
+  // The worker that fetches the prompt's keys and values while they are computed; of another kind,
+  // the one that computes it.
+  struct Ahead {
+    int number = 0;
+    Fleet::Assignment target;
+    net::HttpClient::CallId call = 0;
+    bool is_over = false;  // what it could fetch it has
+  };
+  std::optional<Ahead> ahead_;
+  int aheads_ = 0;           // begun
+  std::string pair_fields_;  // the body that names what another server has; empty: none has it
+  bool has_paired_ = false;
+  bool splits_ = false;  // another one is to go on with it
   std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;

@@ -1,12 +1,16 @@
 // The part of gateway::Relay that counts: what it waited for, how its answer moved, what became of
 // it.
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "gateway/relay.h"
 
 namespace pelton::gateway {
 namespace {
+
+constexpr int kMeasuredMin = 8;     // tokens, from which an answer's speed means something
+constexpr int64_t kUnsaidMax = 16;  // tokens that count and are not said: a stop's own
 
 double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
@@ -124,9 +128,94 @@ GatewayFigures::Retry Relay::retry_of(Failure failure) {
       return Retry::kRefused;
     case Failure::kError:
     case Failure::kUnreadable:
+    case Failure::kSilent:
       break;
   }
   return Retry::kFailed;
+}
+
+// What the worker found of its prompt, beside what was expected; of an answer that has moved the
+// worker says something else than was asked of it.
+void Relay::note_end(const std::string& choice_end, size_t said) {
+  Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
+  if (!end.ok()) return;
+  // Whatever it claims: no more than it has said.
+  end->prompt_tokens = static_cast<int>(std::min<int64_t>(end->prompt_tokens, kClaimedTokensMax));
+  end->cached_tokens = std::min(end->cached_tokens, end->prompt_tokens);
+  end->output_tokens =
+      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said) + kUnsaidMax);
+  services_.fleet.note_output(request_.pool, end->output_tokens);
+  if (request_.arm) request_.arm->note_finish(end->reason);
+  if (request_.served) {
+    ended_tokens_ += end->output_tokens;
+    request_.served->note_choice({.prompt_tokens = end->prompt_tokens,
+                                  .cached_tokens = end->cached_tokens,
+                                  .output_tokens = end->output_tokens,
+                                  .reason = end->reason});
+  }
+  prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
+  cached_tokens_ = end->cached_tokens;
+  if (request_.ticket != nullptr) {
+    request_.ticket->note_end({.prompt_tokens = end->prompt_tokens,
+                               .output_tokens = end->output_tokens,
+                               .scheduled = true,
+                               .complete = end->reason == "stop" || end->reason == "length"});
+  }
+  if (attempt_ > 0) return;
+  // How fast it really is: of one answer alone, that no client held up.
+  if (said_.size() == 1 && !was_paused_ && end->output_tokens > kMeasuredMin) {
+    services_.fleet.note_further_tokens(
+        assignment_, static_cast<double>(stalled_ns_ - first_ns_) * 1e-9, end->output_tokens - 1);
+  }
+  if (request_.prompt.block_tokens == 0) return;
+  RelayCounters& counters = services_.counters;
+  if (end->prompt_tokens != request_.prompt.tokens) ++counters.prompt_mismatches;
+  // Of an activated adapter's prompt the beginning is the model's own: more than was named for it.
+  if (request_.names_adapter && end->cached_tokens > assignment_.hit_tokens) return;
+  ++counters.named;
+  counters.expected_hit_tokens += assignment_.hit_tokens;
+  counters.real_hit_tokens += end->cached_tokens;
+  const int64_t difference = std::abs(assignment_.hit_tokens - end->cached_tokens);
+  if (difference >= request_.prompt.block_tokens) ++counters.hit_mismatches;
+  services_.fleet.note_hit(assignment_, {.expected_tokens = assignment_.hit_tokens,
+                                         .real_tokens = end->cached_tokens,
+                                         .block_tokens = request_.prompt.block_tokens});
+}
+
+// What was computed counts, whoever is to blame that it did not reach its client; a request of
+// which nothing was does not.
+void Relay::settle(Fleet::Outcome outcome) {
+  if (request_.ticket == nullptr) return;
+  const std::unique_ptr<access::AdmissionTicket> ticket = std::move(request_.ticket);
+  const bool is_computed = outcome == Fleet::Outcome::kServed && head_ && head_->status == 200;
+  if (!is_computed && !begun()) {
+    if (outcome != Fleet::Outcome::kServed) ticket->control().refund_request(ticket->principal());
+    return;
+  }
+  // Of several prompts the sum is not known: as it was reserved.
+  const bool is_known = prompt_tokens_ > 0 && said_.size() <= 1;
+  ticket->note_prompt(is_known ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens));
+  ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
+}
+
+// What the autoscaler counts of it: of answers that one worker has given and no client held up. Of
+// several choices each has its rows, and its gaps, at the same time; how much of several prompts
+// was computed is not known, and then no more than what was asked.
+void Relay::note_served() {
+  const auto output = static_cast<int64_t>(said_count());
+  if (!request_.gate || foreign_ || attempt_ > 0 || said_.empty() || output == 0 ||
+      answer_ns_ == 0 || was_paused_) {
+    return;
+  }
+  const auto choices = static_cast<double>(said_.size());
+  const int64_t prompt =
+      said_.size() == 1 ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens);
+  request_.gate->note_served(
+      {.input = prompt,
+       .computed = std::max<int64_t>(prompt - cached_tokens_, 1),
+       .output = output,
+       .first_token_s = static_cast<double>(answer_ns_ - attempted_ns_) * 1e-9,
+       .further_s = choices * static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9});
 }
 
 }  // namespace pelton::gateway

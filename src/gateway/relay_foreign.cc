@@ -54,7 +54,9 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
                      .trust = assignment.trust,
                      .target = std::move(target),
                      .headers = foreign_headers(http.headers, services_.gateway),
-                     .body = stream_ ? stream_->body() : http.body,
+                     .body = !pair_fields_.empty() ? pair_fields_
+                             : stream_             ? stream_->body()
+                                                   : http.body,
                      // As what another worker would be asked anyway if this one were lost.
                      .repeatable = true,
                      .connect_time_max = kConnectTime,

@@ -11,6 +11,7 @@ namespace pelton::gateway {
 namespace {
 
 constexpr int64_t kMillisecond_ns = 1'000'000;
+constexpr int64_t kLookMs = 500;  // so soon it sees that the gateway ends
 
 int64_t nanoseconds(double seconds) {
   return static_cast<int64_t>(seconds * 1e9);
@@ -69,6 +70,7 @@ void Relay::leave_hold() {
 // Until it is released: comments to its client, and the end of its patience.
 void Relay::watch_hold() {
   if (over_ || !held_) return;
+  if (services_.ends != nullptr && *services_.ends) return interrupt();
   const int64_t now_ns = services_.clock.now_ns();
   const HoldConfig& config = request_.gate->config().hold;
   int64_t until_ns = held_since_ns_ + nanoseconds(config.time_max_s) - held_ns_;
@@ -86,8 +88,8 @@ void Relay::watch_hold() {
   }
   if (request_.keeps_alive && now_ns >= keep_alive_ns_) keep_alive(now_ns);
   const int64_t next_ns = request_.keeps_alive ? std::min(until_ns, keep_alive_ns_) : until_ns;
-  const auto wait = std::chrono::milliseconds(
-      std::max<int64_t>((next_ns - now_ns + kMillisecond_ns - 1) / kMillisecond_ns, 1));
+  const int64_t wait_ms = (next_ns - now_ns + kMillisecond_ns - 1) / kMillisecond_ns;
+  const auto wait = std::chrono::milliseconds(std::clamp<int64_t>(wait_ms, 1, kLookMs));
   exchange_->post_after(wait, [weak = weak_from_this(), number = *held_] {
     const auto self = weak.lock();
     if (self != nullptr && self->held_ == number) self->watch_hold();

@@ -47,7 +47,8 @@ void Relay::start_warm_up(Fleet::Assignment target) {
                     .target = std::move(target),
                     .said = said_count(),
                     .is_split = splits_,
-                    .begun_ns = services_.clock.now_ns()};
+                    .begun_ns = services_.clock.now_ns(),
+                    .heard_ns = services_.fleet.awake_ns()};
   services_.fleet.listen(warm_up_->target, weak_from_this(), number);
   services_.log.info(fmt::format("request {} attempt {} warms up worker {}:{} for {}:{}, which {}",
                                  request_.request_id, attempt_, warm_up_->target.host,
@@ -69,6 +70,7 @@ void Relay::start_warm_up(Fleet::Assignment target) {
 
 void Relay::on_warm_up_bytes(int number, const std::string& bytes) {
   if (over_ || !warm_up_ || warm_up_->number != number) return;
+  warm_up_->heard = true;
   warm_up_->reader.push(bytes);
   for (;;) {
     const Result<std::optional<AnswerUpdate>> update = warm_up_->reader.next();

@@ -3,9 +3,10 @@
 // is a warm move (relay_move.cc) that begins with the first token. Whatever fails leaves the first
 // worker talking.
 //
-//   p        prompt → t0 t1 t2 t3 t4 |                 cut
-//   d                   asks p for blocks, t0 → t1 |   what it says is nobody's
-//   d                                                  t0 … t4 → t5 t6 …
+//   p   prompt → t0 t1 t2 t3 t4 |           cut
+//   d   fetches blocks as they are computed
+//   d            t0 → t1 |                  what it says is nobody's
+//   d                                       t0 … t4 → t5 t6 …
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +32,9 @@ void Relay::consider_split() {
   if (split_tried_.size() >= kDecodersMax) return end_split(Outcome::kFailed);
   tried_ = split_tried_;
   tried_.push_back(assignment_.worker);
+  if (ahead_) preferred_ = {.worker = ahead_->target.worker, .serial = ahead_->target.serial};
   std::optional<Fleet::Assignment> next = assign();
+  preferred_.reset();
   if (next && std::exchange(is_trial_, false)) {  // what may be ending workers stays with one
     services_.quarantine.end_trial(next->incarnation);
     services_.fleet.note_outcome(*next, Fleet::Outcome::kNeither);
@@ -39,6 +42,11 @@ void Relay::consider_split() {
   }
   if (!next) return end_split(had_tried ? Outcome::kFailed : Outcome::kNoDecoder);
   split_tried_.push_back(next->worker);
+  if (ahead_ && ahead_->target.worker == next->worker) {
+    next->hit_tokens = std::min(next->hit_tokens, ahead_->target.hit_tokens);
+  } else {
+    drop_ahead();
+  }
   const bool at_once =
       services_.fleet.split_of(request_.pool).handoff == SplitConfig::Handoff::kFirst;
   at_once ? hand_over(*std::move(next), GatewayFigures::Move::kSplit)
@@ -51,7 +59,56 @@ void Relay::retry_split() {
 }
 
 void Relay::end_split(SplitCounters::Outcome outcome) {
-  if (std::exchange(splits_, false)) services_.counters.splits.note(outcome);
+  if (!std::exchange(splits_, false)) return;
+  services_.counters.splits.note(outcome);
+  if (outcome != SplitCounters::Outcome::kHandedOver) drop_ahead();
+}
+
+// Which worker goes on is chosen again when there is something to go on with: this one, if it still
+// takes requests then.
+void Relay::fetch_ahead() {
+  // What has been begun goes on while the second one is asked to go on.
+  if (assignment_.is_foreign || !splits_ || !assignment_.decoder) return;
+  drop_ahead();
+  const std::vector<size_t> excluded = {assignment_.worker};
+  std::optional<Fleet::Assignment> target = services_.fleet.assign(
+      {.pool = request_.pool,
+       .model = request_.model,
+       .excluded = excluded,
+       .prompt = request_.prompt,
+       .preferred = Fleet::Wanted::Preferred{.worker = assignment_.decoder->worker,
+                                             .serial = assignment_.decoder->serial},
+       .region = request_.region,
+       .fingerprint = assignment_.fingerprint,
+       .request_id = request_.request_id,
+       .source = split_source(),
+       .ahead = true});
+  if (!target) return;
+  if (target->peer.port == 0) {
+    return services_.fleet.note_outcome(*target, Fleet::Outcome::kNeither);
+  }
+  const int number = ++aheads_;
+  ahead_ = Ahead{.number = number, .target = *std::move(target)};
+  net::HttpCallEvents events;
+  const auto self = shared_from_this();
+  events.on_body = [](std::string_view) {};
+  events.on_done = [self, number](const Result<void>&) {
+    self->exchange_->post([self, number] { self->end_ahead(number); });
+  };
+  ahead_->call = services_.client.start(call_to(ahead_->target, 1), std::move(events));
+}
+
+// It is remembered who has it.
+void Relay::end_ahead(int number) {
+  if (!ahead_ || ahead_->number != number || std::exchange(ahead_->is_over, true)) return;
+  services_.fleet.note_outcome(ahead_->target, Fleet::Outcome::kNeither);
+}
+
+void Relay::drop_ahead() {
+  if (!ahead_) return;
+  services_.client.cancel(ahead_->call);
+  end_ahead(ahead_->number);
+  ahead_.reset();
 }
 
 // What the second one has computed of blocks that the first one has is work done twice.

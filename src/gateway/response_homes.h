@@ -1,6 +1,7 @@
-// Which worker made which stored response, of those that went through this gateway lately: who asks
-// for one by its id is sent there first. What is not known here (another gateway made it, or it is
-// long ago) is asked of one worker after the other. Owned by the gateway. Any thread; bounded.
+// Which worker has what is asked for by its id (a stored response, a file, a batch, an answer under
+// way), of what went through this gateway lately: who asks for one is sent there first. What is not
+// known here (another gateway made it, or it is long ago) is asked of one worker after the other.
+// Owned by the gateway. Any thread; bounded.
 #pragma once
 
 #include <cstddef>

@@ -183,6 +183,7 @@ void ShadowTraffic::offer(const Target& target, const Relay::Request& request) {
                   .quarantine = quarantine_,
                   .retry_budget = retry_budget_,
                   .homes = homes_,
+                  .running = homes_,
                   .gateway = options_.gateway,
                   .retries_max = 0,
                   .resume_budget_ns = 0});

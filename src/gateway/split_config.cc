@@ -51,7 +51,18 @@ Result<void> read_split(const ConfigTable& table, const SplitMeans& means, Split
     if (handoff.empty()) return {};
     return table.bad("handoff", "means nothing without 'split'");
   }
-  if (means.is_foreign) return table.bad("split", "is for workers of our own");
+  if (means.is_foreign) {
+    if (!means.pairs) {
+      return table.bad("split", "is for workers of our own, and of the kinds vllm and sglang");
+    }
+    if (split.mode == Mode::kAuto) {
+      return table.bad("split",
+                       "is off or always for workers of other kinds: what they compute and fetch "
+                       "takes is not known");
+    }
+    if (!handoff.empty()) return table.bad("handoff", "is for workers of our own");
+    return {};
+  }
   if (!means.has_tokenizer) {
     return table.bad("split",
                      "means nothing without 'tokenizer', by which prompts' blocks are known");

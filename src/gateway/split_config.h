@@ -33,6 +33,7 @@ std::string_view handoff_name(SplitConfig::Handoff handoff);
 // What the rest of the configuration says.
 struct SplitMeans {
   bool is_foreign = false;
+  bool pairs = false;  // and two of that kind may answer a request together
   bool has_tokenizer = false;
   bool has_key = false;  // the fleet's
   bool scales = false;   // its replicas come and go

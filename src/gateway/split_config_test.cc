@@ -42,7 +42,9 @@ TEST(SplitConfig, WhatMakesNoSenseIsRefused) {
   EXPECT_NE(why(read("handoff = \"warm\"\n")).find("without 'split'"), std::string::npos);
   EXPECT_NE(why(read("split = \"auto\"\n", kKey)).find("'tokenizer'"), std::string::npos);
   EXPECT_NE(why(read(kNames + "split = \"auto\"\n")).find("'fleet_key_file'"), std::string::npos);
-  EXPECT_NE(why(read(kNames + "kind = \"vllm\"\nsplit = \"auto\"\n", kKey)).find("of our own"),
+  EXPECT_NE(why(read(kNames + "kind = \"openai\"\nsplit = \"always\"\n", kKey)).find("of our own"),
+            std::string::npos);
+  EXPECT_NE(why(read(kNames + "kind = \"vllm\"\nsplit = \"auto\"\n", kKey)).find("off or always"),
             std::string::npos);
   EXPECT_NE(why(read(kNames + "split = \"auto\"\n[pool.scale]\n", kKey)).find("come and go"),
             std::string::npos);

@@ -28,6 +28,8 @@ struct PeerFetch {
   // outcome is taken.
   PerGroup<std::vector<BlockId>> rooms;
   int64_t limit_ns = 0;  // that it may take
+  // The peer is computing them now: it sends each as it is there.
+  bool ahead = false;
 };
 
 // What came of it.
@@ -51,7 +53,7 @@ struct PeerFetched {
   std::string why;            // in words, where it is neither of the first two
   std::vector<Block> blocks;  // whole and checked; whatever the outcome
   int64_t bytes = 0;
-  int64_t ns = 0;  // what it took, without waiting for others
+  int64_t ns = 0;  // what it took, without waiting for others, or for what is computed only now
 };
 
 // What a peer asks of this engine's cache; likewise.
@@ -59,6 +61,7 @@ struct PeerAsk {
   int64_t id = 0;
   std::vector<BlockHash> names;
   PerGroup<std::vector<bool>> held;  // there
+  bool ahead = false;                // of a prompt that is being computed here
 };
 
 // The answer: blocks that stay as they are until the ask is over.
@@ -73,6 +76,7 @@ struct PeerOffer {
   int64_t id = 0;
   int prefix_blocks = 0;  // what is here and there makes so long a prefix whole
   std::vector<Block> blocks;
+  bool goes_on = false;  // further offers of this ask follow
 };
 
 class PeerTransfers {
@@ -94,7 +98,7 @@ class PeerTransfers {
   virtual std::vector<PeerFetched> take_fetched() = 0;
 
   virtual std::vector<PeerAsk> take_asks() = 0;
-  virtual void offer(PeerOffer offer) = 0;  // once for each ask
+  virtual void offer(PeerOffer offer) = 0;  // for each ask once, and more while it goes on
   // Asks whose blocks nobody reads any more.
   virtual std::vector<int64_t> take_over() = 0;
   // So far; any thread.

@@ -40,6 +40,11 @@ int64_t unix_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
+int64_t steady_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
 std::string address_of(const kv::PeerFetch& fetch) {
   return fmt::format("{} {}", fetch.host, fetch.port);
 }
@@ -163,9 +168,10 @@ void BlockExchange::offer(kv::PeerOffer offer) {
     std::lock_guard lock(mutex_);
     const int64_t id = offer.id;
     if (awaited_.contains(id)) {
-      const auto offered = std::make_shared<Offered>();
-      offered->offer = std::move(offer);
-      offers_.emplace(id, offered);
+      std::shared_ptr<Offered>& offered = offers_[id];
+      if (offered == nullptr) offered = std::make_shared<Offered>();
+      offered->goes_on = offer.goes_on;
+      offered->parts.push_back(std::move(offer));
     } else {
       over_.push_back(id);  // whoever asked has gone
       news();
@@ -278,7 +284,9 @@ Result<void> BlockExchange::greet_peer(PeerChannel& channel, std::string& peer) 
 
 Result<void> BlockExchange::check(const PeerWant& want, const std::string& peer) {
   TRY_ASSIGN(const PeerTicket ticket, PeerTicket::open(want.ticket, options_.exchange.keys));
-  TRY(used_.use(ticket, {.source = place_.id, .target = peer, .now_ms = unix_ms()}));
+  TRY(used_.use(
+      ticket,
+      {.source = place_.id, .target = peer, .now_ms = unix_ms(), .steady_ms = steady_ms()}));
   if (want.held.size() != options_.groups.size()) return protocol("other KV groups");
   if (grant_of(want.names) != ticket.grant)
     return protocol("blocks that the ticket does not grant");
@@ -302,7 +310,7 @@ Result<void> BlockExchange::answer(PeerChannel& channel, const std::string& peer
   {
     std::lock_guard lock(mutex_);
     id = next_ask_++;
-    asks_.push_back({.id = id, .names = want.names, .held = want.held});
+    asks_.push_back({.id = id, .names = want.names, .held = want.held, .ahead = want.ahead});
     awaited_.insert(id);
     news();
   }
@@ -312,7 +320,7 @@ Result<void> BlockExchange::answer(PeerChannel& channel, const std::string& peer
   if (offered == nullptr) {
     sent = send(PeerHave{.transfer = want.transfer, .refused = {}});
   } else {
-    sent = send_blocks(channel, *offered, sending);
+    sent = send_parts(channel, *offered, sending, until);
   }
   end_offer(id);
   TRY(std::move(sent));
@@ -362,37 +370,68 @@ bool BlockExchange::read_offered(const Offered& offered, const kv::PeerOffer::Bl
   return true;
 }
 
-Result<void> BlockExchange::send_blocks(PeerChannel& channel, Offered& offered, Sending& sending) {
-  const kv::PeerOffer& offer = offered.offer;
+// All of what is offered, as it is offered.
+Result<void> BlockExchange::send_parts(PeerChannel& channel, Offered& offered, Sending& sending,
+                                       Clock::time_point until) {
+  for (bool is_first = true;; is_first = false) {
+    kv::PeerOffer part;
+    bool goes_on = false;
+    {
+      std::unique_lock lock(mutex_);
+      const auto is_there = [&] { return stopping_ || !offered.parts.empty() || !offered.goes_on; };
+      changed_.wait_for(lock, kSlice, is_there);
+      if (!offered.parts.empty()) {
+        part = std::move(offered.parts.front());
+        offered.parts.pop_front();
+      }
+      goes_on = offered.goes_on || !offered.parts.empty();
+    }
+    if (channel.is_readable()) TRY(hear(channel, sending, Clock::now()));
+    if (stopping_ || sending.is_cancelled || offered.is_revoked) return {};
+    if (is_first || !part.blocks.empty()) TRY(send_part(channel, offered, part, sending));
+    if (!goes_on || Clock::now() > until) return {};
+  }
+}
+
+// Returns where there is room for so many bytes in the window, or nobody wants them any more.
+Result<void> BlockExchange::await_window(PeerChannel& channel, Sending& sending, int64_t bytes) {
+  const Clock::time_point until = Clock::now() + options_.pin_max;
+  const auto is_full = [&] {
+    return sending.in_window > 0 && sending.in_window + bytes > options_.uncredited_max;
+  };
+  while (!sending.is_cancelled && !stopping_ && (is_full() || channel.is_readable())) {
+    if (Clock::now() > until) return protocol("no credit");
+    TRY(hear(channel, sending,
+             is_full() ? std::min(until, Clock::now() + kSlice * 5) : Clock::now()));
+  }
+  return {};
+}
+
+void BlockExchange::damage(std::string& message, int64_t bytes, int64_t number) const {
+  const int one_in = options_.exchange.damage_one_in;
+  if (one_in == 0 || number % one_in != 0) return;
+  const size_t at =
+      PeerData::kHeaderBytes + static_cast<size_t>(number * 7919) % static_cast<size_t>(bytes);
+  message[at] = static_cast<char>(message[at] ^ 1 << number % 8);
+}
+
+Result<void> BlockExchange::send_part(PeerChannel& channel, Offered& offered,
+                                      const kv::PeerOffer& part, Sending& sending) {
   TRY(channel.send(encode(PeerHave{.transfer = sending.transfer,
-                                   .prefix_blocks = static_cast<uint32_t>(offer.prefix_blocks),
-                                   .blocks = static_cast<uint32_t>(offer.blocks.size()),
+                                   .prefix_blocks = static_cast<uint32_t>(part.prefix_blocks),
+                                   .blocks = static_cast<uint32_t>(part.blocks.size()),
                                    .refused = {}}),
                    Clock::now() + options_.pin_max));
-  for (const kv::PeerOffer::Block& block : offer.blocks) {
+  for (const kv::PeerOffer::Block& block : part.blocks) {
     const int64_t bytes = options_.groups[block.group].block_bytes;
-    const Clock::time_point until = Clock::now() + options_.pin_max;
-    const auto is_full = [&] {
-      return sending.in_window > 0 && sending.in_window + bytes > options_.uncredited_max;
-    };
-    while (!sending.is_cancelled && !stopping_ && (is_full() || channel.is_readable())) {
-      if (Clock::now() > until) return protocol("no credit");
-      TRY(hear(channel, sending,
-               is_full() ? std::min(until, Clock::now() + kSlice * 5) : Clock::now()));
-    }
+    TRY(await_window(channel, sending, bytes));
     if (sending.is_cancelled || stopping_) return {};
     std::string message =
         begin_data(sending.transfer, block.group, block.name, static_cast<size_t>(bytes));
     if (!read_offered(offered, block, message)) return {};
     finish_data(message);
-    const int64_t number = ++blocks_sent_;
-    const int damage = options_.exchange.damage_one_in;
-    if (damage > 0 && number % damage == 0) {
-      const size_t at =
-          PeerData::kHeaderBytes + static_cast<size_t>(number * 7919) % static_cast<size_t>(bytes);
-      message[at] = static_cast<char>(message[at] ^ 1 << number % 8);
-    }
-    TRY(channel.send(message, until));
+    damage(message, bytes, ++blocks_sent_);
+    TRY(channel.send(message, Clock::now() + options_.pin_max));
     bytes_sent_ += bytes;
     sending.in_window += bytes;
   }
@@ -420,6 +459,9 @@ struct BlockExchange::FetchState {
   std::set<std::pair<int, size_t>> landed;                   // group and index
   uint32_t uncredited = 0;
   bool has_answer = false;
+  // Of a transfer ahead: what its parts took, each from its Have to its last block.
+  std::chrono::nanoseconds took{0};
+  Clock::time_point part_begun = {};
 };
 
 void BlockExchange::fetch_all() {
@@ -498,7 +540,8 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch, Clock::time
   const auto ended = [&](Outcome outcome, std::string why) {
     result.outcome = outcome;
     result.why = std::move(why);
-    result.ns = std::chrono::nanoseconds(Clock::now() - begun).count();
+    const Clock::duration all = Clock::now() - begun;
+    result.ns = std::chrono::nanoseconds(fetch.ahead ? state.took : all).count();
     return std::move(result);
   };
   const auto failed = [&](const Error& error) {
@@ -516,7 +559,8 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch, Clock::time
       .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(fetch.limit_ns / 1'000'000, 1, 60'000)),
       .ticket = fetch.ticket,
       .names = fetch.names,
-      .held = fetch.held};
+      .held = fetch.held,
+      .ahead = fetch.ahead};
   const Result<void> asked = (*channel)->send(encode(want), until);
   if (!asked.ok()) return failed(asked.error());
   for (;;) {
@@ -552,6 +596,7 @@ Result<bool> BlockExchange::take_message(FetchState& state, const std::string& b
   if (const auto* const have = std::get_if<PeerHave>(&message)) {
     if (have->transfer != state.transfer) return true;  // of one that was cancelled
     state.has_answer = true;
+    state.part_begun = Clock::now();
     state.result.why = have->refused;
     return true;
   }
@@ -579,6 +624,8 @@ Result<bool> BlockExchange::land(FetchState& state, const PeerData& data,
     std::vector<kv::BlockId>& rooms = state.rooms[group];
     state.uncredited += static_cast<uint32_t>(data.block.size());
     if (rooms.empty()) return true;  // more than there is room for: computed
+    const Clock::time_point now = Clock::now();
+    state.took += now - std::exchange(state.part_begun, now);
     memory_.write_block(group, rooms.back(), data.block);
     state.result.blocks.push_back({.group = group, .host = rooms.back(), .name = data.name});
     state.result.bytes += std::ssize(data.block);

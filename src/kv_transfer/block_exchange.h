@@ -47,7 +47,7 @@ struct ExchangeOptions {
 class BlockExchange final : public kv::PeerTransfers {
  public:
   // Fetches that run at once, and peers that may be connected.
-  static constexpr int kFetchThreads = 4;
+  static constexpr int kFetchThreads = 16;
   static constexpr size_t kConnectionsMax = 64;
 
   struct Options {
@@ -86,7 +86,8 @@ class BlockExchange final : public kv::PeerTransfers {
     std::thread thread;
   };
   struct Offered {
-    kv::PeerOffer offer;
+    std::deque<kv::PeerOffer> parts;  // not sent yet; under mutex_, as the next
+    bool goes_on = false;             // more of them come
     // Set before reading_ is taken alone, so that no reader begins who would be waited for.
     std::atomic<bool> is_revoked{false};
   };
@@ -108,7 +109,12 @@ class BlockExchange final : public kv::PeerTransfers {
   Result<void> check(const PeerWant& want, const std::string& peer);
   std::shared_ptr<Offered> await_offer(PeerChannel& channel, int64_t id, Sending& sending,
                                        Clock::time_point until);
-  Result<void> send_blocks(PeerChannel& channel, Offered& offered, Sending& sending);
+  Result<void> send_parts(PeerChannel& channel, Offered& offered, Sending& sending,
+                          Clock::time_point until);
+  Result<void> send_part(PeerChannel& channel, Offered& offered, const kv::PeerOffer& part,
+                         Sending& sending);
+  Result<void> await_window(PeerChannel& channel, Sending& sending, int64_t bytes);
+  void damage(std::string& message, int64_t bytes, int64_t number) const;
   Result<void> hear(PeerChannel& channel, Sending& sending, Clock::time_point until);
   bool read_offered(const Offered& offered, const kv::PeerOffer::Block& block, std::string& into);
   void end_offer(int64_t id);

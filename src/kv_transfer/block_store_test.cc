@@ -339,6 +339,7 @@ TEST_F(BlockStoreTest, a_file_that_is_cut_under_it_is_a_failing_disk) {
   EXPECT_EQ(read(*store, 0, 2), Outcome::kDone) << "it has grown again";
 }
 
+// FT-33, with the next.
 TEST_F(BlockStoreTest, errors_of_the_disk_are_told_apart) {
   const auto store = open();
   write(*store, 0, 1);

@@ -21,6 +21,7 @@ enum class Type : uint8_t {
   kCredit,
   kCancel,
   kDone,
+  kAwait,
 };
 
 constexpr size_t kTicketMax = 2048;
@@ -173,6 +174,11 @@ PeerMessage read(Type type, Reader& reader) {
       return PeerRefuse{.why = reader.text(PeerHello::kTextMax)};
     case Type::kWant:
       return read_want(reader);
+    case Type::kAwait: {
+      PeerWant want = read_want(reader);
+      want.ahead = true;
+      return want;
+    }
     case Type::kHave:
       return read_have(reader);
     case Type::kData:
@@ -202,7 +208,7 @@ struct Encoder {
     return Writer(Type::kRefuse).text(refuse.why.substr(0, PeerHello::kTextMax)).finish();
   }
   std::string operator()(const PeerWant& want) const {
-    Writer writer(Type::kWant);
+    Writer writer(want.ahead ? Type::kAwait : Type::kWant);
     writer.number(want.transfer).number(want.limit_ms).text(want.ticket);
     writer.number(static_cast<uint32_t>(want.names.size()));
     for (const kv::BlockHash& name : want.names) writer.name(name);

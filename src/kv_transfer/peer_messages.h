@@ -5,6 +5,7 @@
 //   Hello    who, which layout            →
 //                                         ←    Welcome, or Refuse with the field that differs
 //   Want     ticket, names, what it has   →
+//   (Await   the same, before they exist)
 //                                         ←    Have    how long a prefix that makes, what comes
 //                                         ←    Data    one block; so many bytes at once at most
 //   Credit   so many bytes have landed    →            as the window is, until credit comes
@@ -12,6 +13,7 @@
 //                                         ←    Done    nothing of this transfer follows
 //
 // Every message but the first three names its transfer: what comes of one that is over is dropped.
+// What answers an Await has a Have before the blocks of each chunk that the source has computed.
 // Values, pure functions.
 #pragma once
 
@@ -59,6 +61,7 @@ struct PeerWant {
   std::string ticket;
   std::vector<kv::BlockHash> names;
   kv::PerGroup<std::vector<bool>> held;  // as many each
+  bool ahead = false;                    // an Await
   bool operator==(const PeerWant&) const = default;
 };
 struct PeerHave {

@@ -114,13 +114,16 @@ Result<void> UsedTickets::use(const PeerTicket& ticket, const Shown& shown) {
     return refused("is good for too long");
   }
   std::lock_guard lock(mutex_);
-  if (shown.now_ms - swept_ms_ >= kSweepMs || shown.now_ms < swept_ms_) {
-    swept_ms_ = shown.now_ms;
-    std::erase_if(expiries_, [&](const auto& one) { return one.second <= shown.now_ms; });
+  if (shown.steady_ms - swept_ms_ >= kSweepMs) {
+    swept_ms_ = shown.steady_ms;
+    std::erase_if(uses_, [&](const auto& one) {
+      const Use& use = one.second;
+      return use.expires_ms <= shown.now_ms && shown.steady_ms - use.steady_ms >= kKeptMs;
+    });
   }
-  if (expiries_.contains(ticket.nonce)) return refused("was used before");
-  if (expiries_.size() >= kMax) return refused("is one too many");
-  expiries_.emplace(ticket.nonce, ticket.expires_ms);
+  if (uses_.contains(ticket.nonce)) return refused("was used before");
+  if (uses_.size() >= kMax) return refused("is one too many");
+  uses_.emplace(ticket.nonce, Use{ticket.expires_ms, shown.steady_ms});
   return {};
 }
 

@@ -45,21 +45,28 @@ struct PeerTicket {
 // A source's: tickets that have been shown to it. Any thread.
 class UsedTickets {
  public:
-  // Those beyond are refused until some have expired.
+  // Those beyond are refused until some have expired. Each is kept for kKeptMs at least: if the
+  // wall clock is set back, it is not good a second time.
+  static constexpr int64_t kKeptMs = 2 * PeerTicket::kLifeMs;
   static constexpr size_t kMax = 1 << 16;
 
   struct Shown {
     std::string_view source;
     std::string_view target;
     int64_t now_ms = 0;
+    int64_t steady_ms = 0;  // of a clock that nobody sets
   };
   // Errors: kInvalidArgument: it is another's, expired, from too far ahead, or was used before.
   Result<void> use(const PeerTicket& ticket, const Shown& shown);
 
  private:
   std::mutex mutex_;
-  std::map<std::string, int64_t, std::less<>> expiries_;  // by nonce
-  int64_t swept_ms_ = 0;
+  struct Use {
+    int64_t expires_ms = 0;
+    int64_t steady_ms = 0;
+  };
+  std::map<std::string, Use, std::less<>> uses_;  // by nonce
+  int64_t swept_ms_ = 0;                          // by the steady clock
 };
 
 }  // namespace pelton::kv_transfer

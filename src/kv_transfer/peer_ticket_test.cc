@@ -39,7 +39,9 @@ TEST(PeerTicket, WhateverIsChangedIsFound) {
 TEST(UsedTickets, EachIsGoodOnceAndForAWhile) {
   UsedTickets used;
   const auto use = [&](const PeerTicket& one, int64_t now_ms) {
-    return used.use(one, {.source = "s", .target = "t", .now_ms = now_ms}).ok();
+    const UsedTickets::Shown shown{
+        .source = "s", .target = "t", .now_ms = now_ms, .steady_ms = now_ms + UsedTickets::kKeptMs};
+    return used.use(one, shown).ok();
   };
   EXPECT_TRUE(use(ticket(), 1'000));
   EXPECT_FALSE(use(ticket(), 1'001)) << "used before";
@@ -51,8 +53,34 @@ TEST(UsedTickets, EachIsGoodOnceAndForAWhile) {
   EXPECT_TRUE(use(other, 19'999));
   // Nonces are forgotten when their tickets are no good any more.
   PeerTicket later = ticket();
-  later.expires_ms = 60'000;
-  EXPECT_TRUE(use(later, 40'000));
+  later.expires_ms = 2 * UsedTickets::kKeptMs;
+  EXPECT_TRUE(use(later, later.expires_ms - 20'000));
+}
+
+// FT: the wall clock jumps, by itself or an operator's hand. What is refused meanwhile is computed.
+TEST(UsedTickets, AClockThatJumpsNeitherRevivesATicketNorEndsTheNextOnes) {
+  UsedTickets used;
+  int64_t steady_ms = 0;
+  const auto use = [&](const char* nonce, int64_t expires_ms, int64_t now_ms) {
+    PeerTicket one = ticket();
+    one.nonce = nonce;
+    one.expires_ms = expires_ms;
+    steady_ms += 10;
+    const UsedTickets::Shown shown{
+        .source = "s", .target = "t", .now_ms = now_ms, .steady_ms = steady_ms};
+    return used.use(one, shown).ok();
+  };
+  constexpr int64_t kHour = 3'600'000;
+  EXPECT_TRUE(use("a", 30'000, 1'000));
+  // Forward by an hour: its gateway's tickets are expired here.
+  EXPECT_FALSE(use("b", 31'000, kHour));
+  EXPECT_TRUE(use("c", kHour + 30'000, kHour)) << "once both have jumped";
+  // And back: what was used is not good again, what comes is.
+  EXPECT_FALSE(use("a", 30'000, 1'100));
+  EXPECT_TRUE(use("d", 31'000, 1'200));
+  // Back by an hour: tickets are from too far ahead.
+  EXPECT_FALSE(use("e", 31'000, 1'200 - kHour));
+  EXPECT_TRUE(use("f", 31'000, 1'300));
 }
 
 TEST(UsedTickets, NoMoreAreKeptThanThereMayBe) {

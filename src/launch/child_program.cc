@@ -13,9 +13,12 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/sanitized.h"
 
 extern char** environ;
 
@@ -156,6 +159,21 @@ void write_piece(Pipe& pipe, std::string_view& input) {
   if (input.empty() || is_broken) pipe.shut(1);
 }
 
+// A moment after it has begun: what it had allocated by then is little. Should this process be
+// killed before it ends, it still has no more than its time.
+void hold_back(pid_t pid, const ProgramBounds& bounds) {
+  if (bounds.memory_bytes_max > 0 && !base::kSanitized) {
+    const rlimit memory{.rlim_cur = static_cast<rlim_t>(bounds.memory_bytes_max),
+                        .rlim_max = static_cast<rlim_t>(bounds.memory_bytes_max)};
+    ::prlimit(pid, RLIMIT_DATA, &memory, nullptr);
+    const auto seconds =
+        static_cast<rlim_t>(std::chrono::ceil<std::chrono::seconds>(bounds.time_max).count());
+    const rlimit time{.rlim_cur = seconds, .rlim_max = seconds};
+    ::prlimit(pid, RLIMIT_CPU, &time, nullptr);
+  }
+  if (bounds.nice != 0) ::setpriority(PRIO_PROCESS, static_cast<id_t>(pid), bounds.nice);
+}
+
 }  // namespace
 
 Result<ProgramRun> run_program(const std::vector<std::string>& words, std::string_view input,
@@ -163,6 +181,7 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
                                std::span<const std::string_view> left_out) {
   Child child;
   TRY(child.start(words, left_out));
+  hold_back(child.pid, bounds);
   ProgramRun run;
   const auto deadline = std::chrono::steady_clock::now() + bounds.time_max;
   const auto give_up = [&](ErrorCode code, const std::string& why) {
@@ -179,6 +198,9 @@ Result<ProgramRun> run_program(const std::vector<std::string>& words, std::strin
     if (left.count() <= 0) {
       return give_up(ErrorCode::kDeadline,
                      fmt::format("has not ended within {} ms", bounds.time_max.count()));
+    }
+    if (bounds.is_given_up != nullptr && *bounds.is_given_up) {
+      return give_up(ErrorCode::kCancelled, "was given up");
     }
     // A descriptor of -1 is passed over.
     std::array<pollfd, 3> ends = {{{child.out.ends[0], POLLIN, 0},

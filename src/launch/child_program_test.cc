@@ -1,7 +1,13 @@
 #include "launch/child_program.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/sanitized.h"
 
 namespace pelton::launch {
 namespace {
@@ -69,6 +75,33 @@ TEST(ChildProgram, WhoDoesNotReadItsInputIsNotWaitedFor) {
   const std::string much(size_t{4} << 20, 'x');
   EXPECT_EQ(shell("exit 3", much)->code, 3);
   EXPECT_EQ(shell("wc -c", much)->out, std::to_string(much.size()) + "\n");
+}
+
+TEST(ChildProgram, WhoeverNobodyWaitsForIsEnded) {
+  std::atomic<bool> is_given_up = false;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    is_given_up = true;
+  });
+  const auto run =
+      shell("sleep 600", {}, {.time_max = std::chrono::minutes(10), .is_given_up = &is_given_up});
+  later.join();
+  EXPECT_EQ(run.error().code, ErrorCode::kCancelled);
+}
+
+TEST(ChildProgram, ItsMemoryAndItsProcessorTimeAreBounded) {
+  if (base::kSanitized) GTEST_SKIP() << "shadow memory is data, too";
+  const ProgramBounds bounds{
+      .time_max = std::chrono::seconds(20), .memory_bytes_max = int64_t{64} << 20, .nice = 19};
+  // A moment after it has begun.
+  const auto said = shell("sleep 0.2; ulimit -d; ulimit -t; nice", {}, bounds);
+  ASSERT_TRUE(said.ok());
+  EXPECT_EQ(said->out, "65536\n20\n19\n");
+  const auto much =
+      shell("sleep 0.2; exec python3 -c 'x = bytearray(200 << 20); print(len(x))'", {}, bounds);
+  ASSERT_TRUE(much.ok());
+  EXPECT_NE(much->code, 0);
+  EXPECT_EQ(much->out, "");
 }
 
 }  // namespace

@@ -145,6 +145,8 @@ std::string order_body(const ExchangeOrder& order) {
   write_addresses(w, order.launched);
   w.key("draining");
   write_addresses(w, order.draining);
+  w.key("released");
+  write_addresses(w, order.released);
   w.key("unknown").begin_array();
   for (const std::string& pool : order.unknown) w.string(pool);
   w.end_array().key("pools").begin_array();
@@ -167,6 +169,10 @@ Result<ExchangeOrder> parse_order_body(std::string_view body) {
   ExchangeOrder order{.epoch = static_cast<uint64_t>(*epoch)};
   TRY_ASSIGN(order.launched, read_addresses(json, "launched"));
   TRY_ASSIGN(order.draining, read_addresses(json, "draining"));
+  // An autoscaler of an earlier version does not say it.
+  if (json.find("released") != nullptr) {
+    TRY_ASSIGN(order.released, read_addresses(json, "released"));
+  }
   TRY_ASSIGN(order.unknown, read_names(json, "unknown"));
   TRY_ASSIGN(const Json::Array* const pools, objects(json, "pools", kPoolsMax));
   for (const Json& one : *pools) {

@@ -34,6 +34,7 @@ struct ExchangeOrder {
   uint64_t epoch = 0;
   std::vector<ScaledFleet::Address> launched;
   std::vector<ScaledFleet::Address> draining;  // of those
+  std::vector<ScaledFleet::Address> released;  // of those: they stand by, without a KV cache
   // Pools of which it is not known yet what was launched: what an earlier order said stands.
   std::vector<std::string> unknown;
   std::vector<Pool> pools;

@@ -13,6 +13,7 @@ TEST(ExchangeTest, AnOrderAndAReportAreReadAsTheyWereWritten) {
       .epoch = 1'763'000'000'000,
       .launched = {{"box", "127.0.0.1", 9000}, {"box", "::1", 9001}},
       .draining = {{"box", "::1", 9001}},
+      .released = {{"box", "::1", 9001}},
       .pools = {{.name = "box",
                  .retirement = 7,
                  .announcement = {
@@ -20,6 +21,11 @@ TEST(ExchangeTest, AnOrderAndAReportAreReadAsTheyWereWritten) {
   const Result<ExchangeOrder> read = parse_order_body(order_body(order));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, order);
+  // One of an earlier version names nobody whose memory goes.
+  const Result<ExchangeOrder> older =
+      parse_order_body(R"({"epoch":1,"launched":[],"draining":[],"pools":[]})");
+  ASSERT_TRUE(older.ok());
+  EXPECT_TRUE(older->released.empty());
 
   const ExchangeReport report{
       .pools = {{.name = "box",
@@ -42,6 +48,7 @@ TEST(ExchangeTest, WhatIsNoneIsRefused) {
        {"", "{", "{}", R"({"epoch":1})", R"({"epoch":-1,"launched":[],"draining":[],"pools":[]})",
         R"({"epoch":1,"launched":[{"pool":"a","host":"h","port":0}],"draining":[],"pools":[]})",
         R"({"epoch":1,"launched":[3],"draining":[],"pools":[]})",
+        R"({"epoch":1,"launched":[],"draining":[],"released":7,"pools":[]})",
         R"({"epoch":1,"launched":[],"draining":[],"pools":[{"pool":"a","state":"hot"}]})"}) {
     EXPECT_FALSE(parse_order_body(body).ok()) << body;
   }

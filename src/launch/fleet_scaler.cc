@@ -78,6 +78,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
     end_overdue(pool, now_ns);
     if (asked || changed || now_ns >= pool.decide_ns) decide(pool, now_ns);
     finish_drains(pool, now_ns);
+    release_standby(pool);
     announce(pool, now_ns);
     is_moving = is_moving || std::ranges::any_of(pool.replicas, [](const auto& one) {
                   return one.second.phase != Phase::kReady && one.second.phase != Phase::kStandby;
@@ -291,6 +292,7 @@ void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
     if (!is_idle && !is_over) continue;
     if (is_idle && !worker.is_silent && !replica.is_reclaimed && standby_wanting(pool) > 0) {
       replica.phase = Phase::kStandby;  // gateways have drained it
+      replica.is_released = false;
       continue;
     }
     replica.phase = Phase::kStopping;
@@ -461,7 +463,19 @@ void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t no
 // Loaded as it is, it gets nothing until it is woken.
 void FleetScaler::stand_by(Pool& pool, Replica& replica) {
   replica.phase = Phase::kStandby;
+  replica.is_released = false;
   fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
+}
+
+// Once it has nothing to do: what is still on its way to it would keep the memory.
+void FleetScaler::release_standby(Pool& pool) {
+  for (auto& [ordinal, replica] : pool.replicas) {
+    if (replica.phase != Phase::kStandby || replica.is_released) continue;
+    const ScaledFleet::Worker& worker = replica.worker;
+    if (worker.is_silent || worker.open + worker.running + worker.waiting > 0) continue;
+    replica.is_released = true;
+    fleet_.release_memory({pool.asked.name, replica.host, replica.port});
+  }
 }
 
 void FleetScaler::wake(Pool& pool, Replica& replica, int64_t now_ns) {

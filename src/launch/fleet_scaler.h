@@ -61,6 +61,8 @@ class ScaledFleet {
   virtual void set_launched(const std::vector<Address>& addresses,
                             const std::vector<std::string>& unknown) = 0;
   virtual void set_draining(const Address& address, bool draining) = 0;
+  // It drains, has nothing to do and waits to be woken: its KV cache goes, until it drains no more.
+  virtual void release_memory(const Address& address) = 0;
   // From now on requests are held in the name of this retirement; 0: no longer.
   virtual void retire(const std::string& pool, uint64_t retirement) = 0;
   virtual void announce(const std::string& pool,
@@ -129,6 +131,7 @@ class FleetScaler {
     int64_t draining_ns = 0;    // since when
     int64_t silent_ns = 0;      // since when gateways do not hear it; 0: they do
     bool stands_by = false;     // of kStarting: it will
+    bool is_released = false;   // of kStandby: its KV cache's memory
     bool is_reclaimed = false;  // it will be taken back
     bool is_overdue = false;    // it was ended because it did not advance
     ScaledFleet::Worker worker;
@@ -171,6 +174,7 @@ class FleetScaler {
   void start_one(Pool& pool, bool stands_by, int64_t now_ns);
   void note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns);
   void stand_by(Pool& pool, Replica& replica);
+  void release_standby(Pool& pool);
   void wake(Pool& pool, Replica& replica, int64_t now_ns);
   static int standby_wanting(const Pool& pool);
   autoscaler::PoolFacts facts(Pool& pool) const;

@@ -73,6 +73,7 @@ class PlayedFleet final : public ScaledFleet {
     if (drains) drained.push_back(address);
     if (!drains) undrained.push_back(address);
   }
+  void release_memory(const Address& address) override { released.push_back(address); }
   void retire(const std::string& /*pool*/, uint64_t number) override { retirement = number; }
   void announce(const std::string& /*pool*/, const autoscaler::PoolAnnouncement& one) override {
     announced = one;
@@ -84,6 +85,7 @@ class PlayedFleet final : public ScaledFleet {
   std::vector<std::string> unknown;
   std::vector<Address> drained;
   std::vector<Address> undrained;
+  std::vector<Address> released;
   uint64_t retirement = 0;
   bool acknowledges = true;
   autoscaler::PoolAnnouncement announced;
@@ -210,6 +212,28 @@ TEST_F(FleetScalerTest, OneThatStandsByIsWokenAndStandsByAgain) {
   EXPECT_EQ(scaler_->states().at(0).standby, 1) << "idle, it stands by again";
   EXPECT_TRUE(launcher_.stopped.empty());
   EXPECT_EQ(launcher_.orders.size(), 1u);
+}
+
+TEST_F(FleetScalerTest, OneThatStandsByGivesItsMemoryBackOnceItHasNothingToDo) {
+  scale(0, 1, 1);
+  fleet_.known.push_back({.host = "h", .port = 100, .is_ready = true, .slots = 64, .running = 1});
+  pass(5);
+  ASSERT_EQ(scaler_->states().at(0).standby, 1);
+  EXPECT_TRUE(fleet_.released.empty()) << "somebody asks it from elsewhere";
+  fleet_.known[0].running = 0;
+  fleet_.known[0].is_silent = true;
+  pass(1);
+  EXPECT_TRUE(fleet_.released.empty()) << "what it does now is not known";
+  fleet_.known[0].is_silent = false;
+  pass(10);
+  ASSERT_EQ(fleet_.released.size(), 1u) << "once";
+  EXPECT_EQ(fleet_.released[0].port, 100);
+  hold(3);
+  scaler_->turn(true);
+  serve();
+  pass(20);
+  ASSERT_EQ(scaler_->states().at(0).standby, 1);
+  EXPECT_EQ(fleet_.released.size(), 2u) << "it has served meanwhile";
 }
 
 // Who is refused because a start failed would have been served by the one that stands by.

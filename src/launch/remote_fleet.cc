@@ -204,9 +204,11 @@ void RemoteFleet::set_launched(const std::vector<Address>& addresses,
   change([&] {
     order_.launched = addresses;
     order_.unknown = unknown;
-    std::erase_if(order_.draining, [&](const Address& one) {
+    const auto is_gone = [&](const Address& one) {
       return std::ranges::find(addresses, one) == addresses.end();
-    });
+    };
+    std::erase_if(order_.draining, is_gone);
+    std::erase_if(order_.released, is_gone);
   });
 }
 
@@ -214,6 +216,14 @@ void RemoteFleet::set_draining(const Address& address, bool draining) {
   change([&] {
     std::erase(order_.draining, address);
     if (draining) order_.draining.push_back(address);
+    if (!draining) std::erase(order_.released, address);
+  });
+}
+
+void RemoteFleet::release_memory(const Address& address) {
+  change([&] {
+    std::erase(order_.released, address);
+    order_.released.push_back(address);
   });
 }
 

@@ -47,6 +47,7 @@ class RemoteFleet final : public ScaledFleet {
   void set_launched(const std::vector<Address>& addresses,
                     const std::vector<std::string>& unknown) override;
   void set_draining(const Address& address, bool draining) override;
+  void release_memory(const Address& address) override;
   void retire(const std::string& pool, uint64_t retirement) override;
   void announce(const std::string& pool, const autoscaler::PoolAnnouncement& announcement) override;
 

@@ -112,10 +112,19 @@ TEST_F(RemoteFleetTest, WhatIsInForceReachesTheGatewayAndWhatItKnowsComesBack) {
   EXPECT_EQ(gateway.last().epoch, 10u);
   EXPECT_EQ(gateway.last().launched, std::vector{address});
   EXPECT_EQ(gateway.last().draining, std::vector{address});
+  fleet_->release_memory(address);
+  wait([&] { return gateway.last().released == std::vector{address}; });
+  // Woken, it is not one of those any more.
+  fleet_->set_draining(address, false);
+  wait([&] { return gateway.last().released.empty(); });
+  fleet_->set_draining(address, true);
+  fleet_->release_memory(address);
+  wait([&] { return gateway.last().released == std::vector{address}; });
   // A replica that is gone does not drain.
   fleet_->set_launched({}, {});
   wait([&] { return gateway.last().launched.empty(); });
   EXPECT_TRUE(gateway.last().draining.empty());
+  EXPECT_TRUE(gateway.last().released.empty());
 
   wait([&] { return !fleet_->workers("p").empty(); });
   EXPECT_EQ(fleet_->workers("p")[0].port, 7);

@@ -78,6 +78,11 @@ void KvStorage::scatter(int group, int32_t block, std::span<const char> from) {
   CHECK(from.empty(), "a block of another size");
 }
 
+int64_t KvStorage::release_pages() {
+  if (memory_ == nullptr) return 0;
+  return ::madvise(memory_, static_cast<size_t>(bytes_), MADV_DONTNEED) == 0 ? bytes_ : 0;
+}
+
 KvStorage::KvStorage(KvStorage&& other) noexcept
     : options_(other.options_),
       layers_(std::move(other.layers_)),

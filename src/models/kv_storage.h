@@ -1,5 +1,6 @@
 // The memory behind the KV blocks: for each layer, the blocks of its group. Allocated once; pages
-// are touched as blocks are used. Owned by the executor (or a SequenceRunner); executor thread.
+// are touched as blocks are used, and given back as a whole. Owned by the executor (or a
+// SequenceRunner); executor thread.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +47,11 @@ class KvStorage {
   // A block's bytes in all layers of its group, one after the other: block_bytes of the group.
   void gather(int group, int32_t block, std::span<char> into) const;
   void scatter(int group, int32_t block, std::span<const char> from);
+
+  // Gives all pages back to the operating system; what the blocks held is gone, and whoever writes
+  // into one gets new pages. Nobody reads or writes meanwhile. How much that was at most, in bytes;
+  // 0 where it is refused (memory that is locked).
+  int64_t release_pages();
 
  private:
   KvStorage() = default;

@@ -1,9 +1,14 @@
 #include "models/kv_storage.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/check.h"
 #include "checkpoint/checkpoint.h"
 
 namespace pelton::models {
@@ -54,6 +59,34 @@ TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_
       for (size_t k = 0; k < block; ++k) ASSERT_EQ(host_at[k], 0);
     }
   }
+}
+
+int64_t resident_bytes(const void* at, size_t bytes) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> there((bytes + page - 1) / page);
+  CHECK(::mincore(const_cast<void*>(at), bytes, there.data()) == 0);
+  return std::ranges::count_if(there, [](unsigned char one) { return (one & 1) != 0; }) *
+         static_cast<int64_t>(page);
+}
+
+TEST(KvStorage, pages_that_were_given_back_take_no_memory_and_come_back) {
+  const families::ModelConfig config =
+      checkpoint::Checkpoint::open(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny")
+          .value()
+          .config();
+  const KvStorage::Options options{.dtype = tensor::DType::kF16, .block_counts = {500, 400}};
+  KvStorage storage = KvStorage::allocate(config, options).value();
+  void* const memory = storage.layer(0).data;
+  const auto bytes = static_cast<size_t>(storage.bytes());
+  ASSERT_GT(bytes, size_t{1} << 20);
+  EXPECT_EQ(resident_bytes(memory, bytes), 0) << "nothing was written";
+  std::memset(memory, 7, bytes);
+  EXPECT_GE(resident_bytes(memory, bytes), storage.bytes());
+  EXPECT_EQ(storage.release_pages(), storage.bytes());
+  EXPECT_EQ(resident_bytes(memory, bytes), 0);
+  std::memset(memory, 9, bytes);
+  EXPECT_EQ(static_cast<const char*>(memory)[bytes - 1], 9);
+  EXPECT_GE(resident_bytes(memory, bytes), storage.bytes());
 }
 
 }  // namespace

@@ -513,6 +513,13 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
   return plan;
 }
 
+Result<double> prompt_token_seconds(const CapacityOptions& options, int chunk_tokens) {
+  TRY_ASSIGN(const StepTimeModel times, StepTimeModel::make(timing_options(options)));
+  const double room = std::max<double>(chunk_tokens, 1);
+  const double chunk = std::min(computed_tokens(options.demand), room);
+  return times.seconds(mixed_step(options, 0, chunk)) / chunk;
+}
+
 Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& asked) {
   const int concurrency = asked.concurrency;
   const int chunk_tokens = asked.chunk_tokens;

@@ -126,6 +126,8 @@ struct SplitGain {
   double output_kept = 0;          // of it, apart
   double prefill_devices_share = 0;
 };
+// That computing a prompt's token takes a copy which does nothing else, in pieces of so many.
+Result<double> prompt_token_seconds(const CapacityOptions& options, int chunk_tokens);
 // kDoesNotFit: apart they do not keep that share.
 Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& asked);
 

@@ -9,6 +9,7 @@
 #include "cost_model/closed_form.h"
 #include "cost_model/kv_budget.h"
 #include "families/kv_groups.h"
+#include "planner/travel_plan.h"
 
 namespace pelton::planner {
 namespace {
@@ -419,6 +420,10 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
     report.headline.push_back(capacity_sentence(options, capacity));
     report.meets_objectives = capacity.chosen >= 0;
     report.sections.insert(report.sections.begin(), capacity_section(options, capacity));
+    const Result<TravelPlan> travel = plan_travel(options, capacity);
+    if (travel.ok()) {
+      report.sections.insert(report.sections.begin() + 1, travel_section(options, *travel));
+    }
   }
   return report;
 }

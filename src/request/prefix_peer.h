@@ -12,6 +12,8 @@ struct PrefixPeer {
   int port = 0;
   int tokens = 0;      // of the prompt, that it is expected to have
   std::string ticket;  // kv_transfer/peer_ticket.h
+  // It is computed there now. The request is over once it has come, and computes nothing itself.
+  bool ahead = false;
 };
 
 }  // namespace pelton::request

@@ -60,7 +60,26 @@ void FleetExchange::begin() {
 void FleetExchange::send_frames(const std::string& frames) {
   if (frames.empty()) return;
   begin();
+  spoke_ = true;
   beneath_->write(frames);
+}
+
+void FleetExchange::begin_beats() {
+  beneath_->post_after(kBeatTime, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->beat();
+  });
+}
+
+// A gateway that does not read what has been said hears nothing more.
+void FleetExchange::beat() {
+  if (over_ || ended_ || beneath_->closed()) return;
+  if (!std::exchange(spoke_, false) && beneath_->queued_bytes() == 0) {
+    std::string frames;
+    append_frame(frames, {.type = FrameType::kBeat, .flags = Frame::kOptional, .payload = {}});
+    send_frames(frames);
+    spoke_ = false;
+  }
+  begin_beats();
 }
 
 void FleetExchange::send(net::HttpResponse response) {

@@ -17,12 +17,21 @@
 
 namespace pelton::server {
 
-class FleetExchange final : public net::Exchange, public AnswerObserver {
+class FleetExchange final : public net::Exchange,
+                            public AnswerObserver,
+                            public std::enable_shared_from_this<FleetExchange> {
  public:
+  // So often it says something: a gateway that hears nothing for longer takes the connection for
+  // dead (cluster::WorkerRecord::beat_ms).
+  static constexpr std::chrono::milliseconds kBeatTime{500};
+
   // `beneath` has been answered by nobody. `said`: of how many tokens of each choice the gateway
   // knows.
   FleetExchange(std::shared_ptr<net::Exchange> beneath, std::vector<size_t> said);
   ~FleetExchange() override;
+
+  // From now on until its end.
+  void begin_beats();
 
   void send(net::HttpResponse response) override;
   void start_stream(int status, net::HttpHeaders headers) override;
@@ -67,13 +76,15 @@ class FleetExchange final : public net::Exchange, public AnswerObserver {
   void begin();
   void end();
   void send_frames(const std::string& frames);
+  void beat();
 
   const std::shared_ptr<net::Exchange> beneath_;
   std::vector<size_t> said_;      // tokens, by choice
   std::vector<Sampled> sampled_;  // by choice
   std::string prompts_;           // frames before the first token, not sent yet
   bool begun_ = false;
-  bool last_ = false;  // the next bytes are the last
+  bool spoke_ = false;  // since the last beat was due
+  bool last_ = false;   // the next bytes are the last
   bool over_ = false;
   bool ended_ = false;  // beneath
 };

@@ -290,7 +290,25 @@ void FleetServer::handle(net::HttpRequest request, const std::shared_ptr<net::Ex
     const std::string gateway(request.headers.get("x-pelton-gateway"));
     return std::make_shared<Watch>(*this, exchange, gateway)->begin();
   }
+  if (request.path == "/fleet/v1/metrics" && request.method == "GET") {
+    request.path = "/metrics";
+    return server_.handle_as(std::move(request), exchange, {});
+  }
+  if (request.path == "/fleet/v1/reset_prefix_cache" && request.method == "POST") {
+    request.path = "/reset_prefix_cache";
+    return server_.handle_as(std::move(request), exchange, {.is_admin = true});
+  }
+  if (request.path == "/fleet/v1/release" && request.method == "POST") {
+    release();
+    return exchange->send({.status = 202});
+  }
   exchange->send(error_reply(api::not_found(request.method, request.path)));
+}
+
+void FleetServer::release() {
+  for (const std::shared_ptr<const ServedModel>& model : server_.services().catalogue.serving()) {
+    model->engine.release_kv_memory();
+  }
 }
 
 void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange) {
@@ -319,7 +337,8 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
     forwarded.peer = request::PrefixPeer{.host = std::move(envelope.peer.host),
                                          .port = envelope.peer.port,
                                          .tokens = envelope.peer.tokens,
-                                         .ticket = std::move(envelope.peer.ticket)};
+                                         .ticket = std::move(envelope.peer.ticket),
+                                         .ahead = envelope.peer.ahead};
   }
   if (envelope.deadline_ms > 0) {
     forwarded.deadline_ns = server_.services().clock.now_ns() + envelope.deadline_ms * 1'000'000;
@@ -330,6 +349,7 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
     forwarded.resumed = std::make_shared<const ResumedAnswers>(std::move(run->resumed));
   }
   forwarded.observer = answer;
+  answer->begin_beats();
   server_.handle_forwarded(std::move(inner), answer, std::move(forwarded));
 }
 
@@ -372,7 +392,8 @@ cluster::WorkerRecord FleetServer::record() const {
                                .version = server_.services().options.version,
                                .zone = options_.zone,
                                .region = options_.region,
-                               .role = options_.role};
+                               .role = options_.role,
+                               .beat_ms = static_cast<int>(FleetExchange::kBeatTime.count())};
   const auto models = server_.services().catalogue.serving();
   for (const std::shared_ptr<const ServedModel>& model : models) {
     record.models.push_back(model->id);
@@ -399,6 +420,7 @@ cluster::WorkerRecord FleetServer::record() const {
   if (const kv::PeerTransfers::Place* const place = models.front()->engine.peer_place()) {
     record.kv_port = place->port;
     record.kv_id = place->id;
+    record.kv_ahead = true;
   }
   return record;
 }

@@ -7,6 +7,8 @@
 //   GET  /fleet/v1/watch   a record, a load report every 100 ms, another record when models come
 //                          or go, what the prefix cache stores and lets go, until the gateway
 //                          leaves
+//   POST /fleet/v1/release  its engines give back what their KV caches take, once they have nothing
+//                          to do: it stands by
 #pragma once
 
 #include <atomic>
@@ -58,6 +60,7 @@ class FleetServer {
   class Watch;
 
   void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
+  void release();
   void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
   cluster::WorkerRecord record() const;
   // What a record says depends on this and on nothing else that changes.

@@ -71,8 +71,10 @@ bool LiveConsole::handle(const net::HttpRequest& request,
   } else if (request.path == "/console/live") {
     streams_.follow(request, exchange);
   } else {
+    std::vector<std::string_view> pages = {"live"};
+    if (parts_.services.chains != nullptr) pages.emplace_back("chain_figures");
     exchange->send(console::console_reply(request, {.version = parts_.services.options.version,
-                                                    .pages = {"live"},
+                                                    .pages = std::move(pages),
                                                     .chat_port = parts_.chat_port,
                                                     .chat_tls = parts_.chat_tls}));
   }

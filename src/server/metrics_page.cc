@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "chain_http/chain_service.h"
 #include "server/health.h"
 #include "server/services.h"
 #include "telemetry/process_usage.h"
@@ -161,6 +162,7 @@ void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
               "Prompts of which another worker was said to have the beginning, by what came of "
               "that.");
   sample("begun", peers.fetches);
+  sample("ahead", peers.ahead);
   sample("joined", peers.joined);
   sample("slower_than_computing", peers.declined);
   sample("late", peers.late);
@@ -168,6 +170,8 @@ void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
   sample("refused", peers.refused);
   sample("corrupt", peers.corrupt);
   sample("failed", peers.failed);
+  text.counter("pelton_kv_peer_fetch_seconds_total", "What fetching these blocks took.",
+               static_cast<double>(peers.fetch_ns) * 1e-9);
   text.counter("pelton_kv_peer_refused_total",
                "Connections and tickets of peers that this worker refused.",
                static_cast<double>(stats.served.refused));
@@ -550,6 +554,7 @@ std::string metrics_page(const Services& services) {
   text.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
   write_reports(text, services.reporter.options());
   write_server(text, services);
+  if (services.chains != nullptr) services.chains->figures().add_metrics(text);
   if (services.options.response_store != nullptr) {
     write_store(text, *services.options.response_store);
   }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "prompt/chat_conversation.h"
+#include "prompt/response_opening.h"
 
 namespace pelton::server {
 namespace {
@@ -175,31 +176,6 @@ class Conversing {
   std::vector<Turn> turns_;
 };
 
-// Who the model is and what its instructions are, before anybody speaks.
-chat::Conversation opening_of(const api::ResponseRequest& request, const ResponseSource& source) {
-  api::ChatRequest instructions;
-  instructions.tools = request.tools;
-  instructions.reasoning_effort = request.reasoning_effort;
-  instructions.generation.format = request.generation.format;
-  const auto add = [&](const std::string& text) {
-    api::ChatMessage& message = instructions.messages.emplace_back();
-    message.role = api::ChatRole::kDeveloper;
-    message.content = text;
-  };
-  const auto add_from = [&](const std::vector<ResponseItem>& items) {
-    for (const ResponseItem& item : items) {
-      const bool instructs =
-          item.kind == Kind::kMessage &&
-          (item.role == api::ChatRole::kSystem || item.role == api::ChatRole::kDeveloper);
-      if (instructs) add(item.text);
-    }
-  };
-  add(request.instructions);
-  for (const PastResponse& past : source.history) add_from(past.input);
-  add_from(request.items);
-  return prompt::conversation_of(instructions, source.current_date);
-}
-
 }  // namespace
 
 TurnCache::Words TurnWords::view() const {
@@ -229,7 +205,9 @@ TurnWords words_of(const std::vector<api::OutputItem>& items) {
 Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
                                    const ResponseSource& source, const ServedModel& model,
                                    TurnCache& turns) {
-  chat::Conversation conversation = opening_of(request, source);
+  std::vector<const std::vector<ResponseItem>*> before;
+  for (const PastResponse& past : source.history) before.push_back(&past.input);
+  chat::Conversation conversation = prompt::response_opening(request, before, source.current_date);
   Conversing conversing(conversation, request.declared_functions);
   for (const PastResponse& past : source.history) {
     conversing.place(past.input, nullptr);

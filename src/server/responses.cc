@@ -19,6 +19,7 @@
 #include "server/request_pipeline.h"
 #include "server/response_answer.h"
 #include "server/response_plan.h"
+#include "server/resumed_answers.h"
 
 namespace pelton::server {
 namespace {
@@ -283,6 +284,8 @@ void ResponseCreation::start(Call call, Services& services) {
   if (!streams) return;
   const bool streamed = options.output.framing.has_value();
   const bool in_background = plan_->request.background;
+  // Which another worker's client gets: that one keeps it.
+  if (call.resumed != nullptr && call.resumed->further_max > 0) plan_->request.store = false;
   options.on_ended = keep_response(services, call.tenant, link_, std::move(*plan_), options.head);
   std::optional<Call> asking;  // to be answered at once
   if (in_background) {

@@ -173,10 +173,11 @@ void is_sleeping(Call call, Services& services) {
   call.send(json_reply(fmt::format("{{\"is_sleeping\":{}}}", all)));
 }
 
-// As vLLM's and SGLang's: of all models, and whether they run or not.
+// As vLLM's and SGLang's: of all models, and whether they run or not. "?tenant=NAME": of one's.
 void reset_prefix_cache(Call call, Services& services) {
+  const std::optional<std::string> tenant = net::query_value(call.request.query, "tenant");
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
-    model->engine.reset_prefix_cache();
+    tenant ? model->engine.erase_tenant(*tenant) : model->engine.reset_prefix_cache();
   }
   call.send(json_reply("{\"success\":true}"));
 }

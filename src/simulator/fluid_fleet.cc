@@ -328,6 +328,16 @@ Result<SimulationResult> simulate_fluid(const SimulationOptions& options,
                                         const cost_model::StepTimeModel& times) {
   TRY(check_simulation(options, workload));
   if (const std::optional<Error> refusal = fluid_refusal(options)) return *refusal;
+  // Which turn finds its own replica's cache decides its first token then; an expectation over all
+  // replicas misses that by more than a third.
+  const auto has_turns = [](const workload::Conversation& one) { return one.turns.size() > 1; };
+  if (options.dispatch == Dispatcher::Policy::kCost &&
+      std::ranges::any_of(workload.conversations, has_turns)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "conversations under the router 'cost' are not modelled at the fluid fidelity: "
+                 "use --fidelity steps",
+                 "router"};
+  }
   return FluidFleet(options, workload, times).run();
 }
 

@@ -44,8 +44,16 @@ export async function answered(page) {
   await page.waitForTimeout(60); // a frame or two, for the last words
 }
 
-export async function picture(page, name) {
+// `whole`: all that the page scrolls to.
+export async function picture(page, name, whole = false) {
   if (!process.env.PICTURES) return;
   fs.mkdirSync(process.env.PICTURES, { recursive: true });
+  const before = page.viewportSize();
+  if (whole) {
+    const height = await page.evaluate(() => document.querySelector("header").offsetHeight + document.querySelector("main").scrollHeight);
+    await page.setViewportSize({ width: before.width, height: Math.min(Math.max(height, before.height), 6000) });
+    await page.waitForTimeout(200);
+  }
   await page.screenshot({ path: `${process.env.PICTURES}/${name}.png` });
+  if (whole) await page.setViewportSize(before);
 }

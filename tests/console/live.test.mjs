@@ -116,7 +116,7 @@ test("a stream goes on behind the event that it names, is no other site's, and t
   assert.ok(news[0].n === id + 1 && news.length < all.length + 5);
   const stops = [];
   const statuses = [];
-  for (let i = 0; i < 20; ++i) {
+  for (let i = 0; i < 28; ++i) {
     const stop = new AbortController();
     stops.push(stop);
     statuses.push((await fetch(path, { signal: stop.signal })).status);

@@ -235,13 +235,13 @@ test("Configuration: what the file says and what is in force, right and wrong", 
 
   write(config(2, `weight = "${kHostile}"`));
   await shows(page, "all stayed as it was:");
-  assert.match(await page.locator(".wrong").textContent(), /gateway.toml:\d+: .*weight/);
+  assert.match(await page.locator(".wrong").first().textContent(), /gateway.toml:\d+: .*weight/);
   assert.equal((await fetch(gateway.admin + "/v1/config?form=file")).status, 400);
   assert.match(await (await fetch(gateway.admin + "/v1/config?form=effective")).text(), /weight = 3/);
 
   write(config(1, "weight = 1"));
   await shows(page, "The file says what is in force.");
-  assert.equal(await page.locator(".wrong").textContent(), "");
+  assert.equal(await page.locator(".wrong").first().textContent(), "");
   const state = await json("/v1/config/state");
   assert.deepEqual([state.file, state.error, state.takes_new_start], [file, "", []]);
   const { routes } = await json("/v1/routes");

@@ -58,6 +58,6 @@ ADMIN_URL=$(sed -n 's/^admin on //p' server.out)
 PELTON=$pelton
 export BASE_URL ADMIN_URL PELTON
 
-tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs)
+tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs planned.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
-timeout 600 node --test --test-concurrency=1 --test-timeout=300000 "${tests[@]}"
+timeout 840 node --test --test-concurrency=1 --test-timeout=800000 "${tests[@]}"

@@ -51,6 +51,9 @@
 {{- if and .Values.keda.enabled .Values.hpa.enabled -}}
 {{- fail "keda.enabled and hpa.enabled: two would write the replicas of the same Deployments" -}}
 {{- end -}}
+{{- if and (gt (int .Values.autoscaler.replicaCount) 1) (not (include "pelton.acts" .)) -}}
+{{- fail "autoscaler.replicaCount: several are for autoscaler.enabled with autoscaler.mode: act; whoever advises is one" -}}
+{{- end -}}
 {{- if and (or .Values.keda.enabled .Values.hpa.enabled) (include "pelton.acts" .) -}}
 {{- fail "autoscaler.mode is act, beside keda or hpa: two would write the replicas of the same Deployments" -}}
 {{- end -}}
@@ -92,12 +95,50 @@
 {{- if and $.Values.hpa.enabled (lt (int $pool.scale.min) 1) -}}
 {{- fail (printf "pool %s: scale.min is 0, and a HorizontalPodAutoscaler does not go to zero; keda does" $pool.name) -}}
 {{- end -}}
+{{- if $pool.split -}}
+{{- include "pelton.checkSplit" (dict "root" $ "pool" $pool) -}}
+{{- end -}}
 {{- if gt (int $pool.nodes) 1 -}}
 {{- include "pelton.checkNodes" (dict "root" $ "pool" $pool) -}}
 {{- end -}}
 {{- include "pelton.checkPod" (dict "where" (printf "pool %s" $pool.name) "pod" $pool) -}}
 {{- end -}}
 {{- include "pelton.checkRoutes" (dict "root" . "has" $has "names" $names) -}}
+{{- end }}
+
+{{- /* As the gateways and the workers would refuse it, or silently not do it. */}}
+{{- define "pelton.checkSplit" -}}
+{{- $where := printf "pool %s: split" .pool.name -}}
+{{- if .root.Values.autoscaler.enabled -}}
+{{- fail (printf "%s is not for pools whose replicas come and go (autoscaler.enabled)" $where) -}}
+{{- end -}}
+{{- if gt (int .pool.nodes) 1 -}}
+{{- fail (printf "%s: its workers are of one node each" $where) -}}
+{{- end -}}
+{{- if not .pool.tokenizer -}}
+{{- fail (printf "%s: tokenizer is missing: gateways name the prompt's blocks by it" $where) -}}
+{{- end -}}
+{{- range .root.Values.pools -}}
+{{- if has .name (list (printf "%s-prefill" $.pool.name) (printf "%s-decode" $.pool.name)) -}}
+{{- fail (printf "%s: another pool is called %s, as its workers are" $where .name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $role := list "prefill" "decode" -}}
+{{- $pod := mergeOverwrite (deepCopy $.pool) (deepCopy (get $.pool.split $role | default dict)) -}}
+{{- $flags := list -}}
+{{- range $pod.args -}}
+{{- $flags = append $flags (. | splitList "=" | first) -}}
+{{- end -}}
+{{- range list "--kv-port" "--fleet-role" -}}
+{{- if has . $flags -}}
+{{- fail (printf "%s: args has %s, which split says itself" $where .) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (has "--swap-space" $flags) -}}
+{{- fail (printf "%s: args of its %s workers lack --swap-space: what comes from others lands in the host's memory" $where $role) -}}
+{{- end -}}
+{{- include "pelton.checkPod" (dict "where" (printf "%s.%s" $where $role) "pod" $pod) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "pelton.checkNodes" -}}

@@ -17,6 +17,12 @@ dns = {{ printf "%s-%s:9101" (include "pelton.fullname" $) $pool.name | toJson }
 {{- with $pool.tokenizer }}
 tokenizer = {{ . | toJson }}
 {{- end }}
+{{- with $pool.split }}
+split = {{ .mode | toJson }}
+{{- with get . "handoff" }}
+handoff = {{ . | toJson }}
+{{- end }}
+{{- end }}
 {{- include "pelton.poolScale" (dict "root" $ "pool" $pool) }}
 {{- end }}
 {{- range $route := .Values.routes }}
@@ -82,6 +88,10 @@ keys_file = "/etc/pelton/keys/keys"
 [autoscaler]
 state_dir = "/var/lib/pelton"
 listen = "0.0.0.0:8092"
+{{- if include "pelton.elects" . }}
+lead = "kubernetes"
+lease = {{ printf "%s/%s-autoscaler" .Release.Namespace (include "pelton.fullname" .) | toJson }}
+{{- end }}
 gateways = [
 {{- $set := printf "%s-gateway" (include "pelton.fullname" .) }}
 {{- range until (int .Values.gateway.replicaCount) }}

@@ -93,6 +93,12 @@ affinity:
 - /etc/pelton/fleet/{{ .root.Values.fleetKey.secretKey }}
 - --fleet-name
 - $(POD_NAME)
+{{- with get . "role" }}
+- --fleet-role
+- {{ . }}
+- --kv-port
+- "9201"
+{{- end }}
 {{- else if $access.keysSecret }}
 - --api-key-file
 - /etc/pelton/keys/keys
@@ -220,6 +226,10 @@ spec:
         {{- if $isWorker }}
         - name: fleet
           containerPort: 9101
+        {{- end }}
+        {{- if get . "role" }}
+        - name: kv
+          containerPort: 9201
         {{- end }}
       {{- end }}
       {{- if ne $rank "follower" }}

@@ -1,0 +1,14 @@
+// What a gateway refuses by itself, before any worker is asked. Pure.
+#pragma once
+
+#include "api/error.h"
+
+namespace pelton::gateway {
+
+// GW-03.
+api::ApiError loop_detected();
+// TN-14: whose region has no pool is sent to no other one.
+api::ApiError no_worker_in_region();
+api::ApiError lists_are_workers_own();
+
+}  // namespace pelton::gateway
