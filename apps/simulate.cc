@@ -129,23 +129,23 @@ std::string with_fleet(std::string json, const simulator::PlayedFleet& fleet) {
 }
 
 // Of a run, beside its result.
-struct Told {
+struct PlayNotes {
   double took_s = 0;
   std::string checked;             // of --check-fluid
   std::vector<std::string> notes;  // of its fidelity
 };
 
-std::string fidelity_text(const Told& told) {
+std::string fidelity_text(const PlayNotes& play_notes) {
   std::string text;
-  for (const std::string& note : told.notes)
+  for (const std::string& note : play_notes.notes)
     text += base::wrapped_text(note, output_columns(), 0) + "\n";
-  return text + told.checked;
+  return text + play_notes.checked;
 }
 
 Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice& choice,
                            const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
                            const SimulationOptions& options, const SimulationResult& result,
-                           const Told& told, const simulator::Scenario* scenario) {
+                           const PlayNotes& play_notes, const simulator::Scenario* scenario) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
   const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
@@ -184,8 +184,8 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
                               .notes = notes_of(scenario, preamble(arguments, choice)),
                               .plots = {}};
     if (scenario != nullptr) page.title = scenario->title;
-    for (const std::string& note : told.notes) page.notes.push_back(note);
-    if (!told.checked.empty()) page.notes.push_back(told.checked);
+    for (const std::string& note : play_notes.notes) page.notes.push_back(note);
+    if (!play_notes.checked.empty()) page.notes.push_back(play_notes.checked);
     TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, {&fleet, 1})));
   }
   if (arguments.has("--json")) {
@@ -199,8 +199,9 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
       report::result_text(info, summary, shown) +
       simulator::fleet_text(options, result,
                             load_text_of(choice, options, load, simulator::cached_share(result)),
-                            told.took_s) +
-      scaled + fidelity_text(told) + (scenario != nullptr ? compared_text(*scenario, json) : ""));
+                            play_notes.took_s) +
+      scaled + fidelity_text(play_notes) +
+      (scenario != nullptr ? compared_text(*scenario, json) : ""));
 }
 
 Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
@@ -218,16 +219,16 @@ Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
   const base::SystemClock clock;
   const int64_t begin_ns = clock.now_ns();
   TRY_ASSIGN(const SimulationResult result, simulate_play(play));
-  Told told{.took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
-  if (play.is_fluid) told.notes = simulator::fluid_notes(play.options, result);
+  PlayNotes play_notes{.took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
+  if (play.is_fluid) play_notes.notes = simulator::fluid_notes(play.options, result);
   if (arguments.has("--check-fluid")) {
-    TRY_ASSIGN(told.checked, check_fluid_text(arguments, play, result));
+    TRY_ASSIGN(play_notes.checked, check_fluid_text(arguments, play, result));
   }
   if (arguments.has("--record-facts")) {
     TRY(base::write_file(arguments.text("--record-facts"), facts));
   }
   return report_result(arguments, play.choice, play.spec, workload::offered_load(play.workload),
-                       play.options, result, told, scenario);
+                       play.options, result, play_notes, scenario);
 }
 
 // One run for each value, all of the same seed.

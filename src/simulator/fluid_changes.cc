@@ -260,7 +260,7 @@ void FluidPool::lose_one(Timed& one, double share, bool has_begun) {
       lost * (parcel.prompt + (has_begun ? steps_ - parcel.first_row : 0));
   const bool goes_on = !has_begun || options_.answers_go_on;
   if (!goes_on || parcel.retries >= options_.retries_max) {
-    return tell(FluidOutcome::Kind::kLost, parcel, now_s_, "its replica died");
+    return emit(FluidOutcome::Kind::kLost, parcel, now_s_, "its replica died");
   }
   ++parcel.retries;
   redispatched_ += std::max<int64_t>(std::llround(lost), 1);

@@ -187,7 +187,7 @@ void FluidPool::receive(FluidParcel parcel) {
   came_ += parcel.amount;
   knows_requests_ = knows_requests_ || parcel.request >= 0;
   if (!control_ && serving() == 0) {
-    return tell(FluidOutcome::Kind::kLost, parcel, at_s, "no replica is up");
+    return emit(FluidOutcome::Kind::kLost, parcel, at_s, "no replica is up");
   }
   held_amount_ += parcel.amount;
   held_.push_back(std::move(parcel));
@@ -208,7 +208,7 @@ void FluidPool::receive(FluidParcel parcel) {
   const FluidParcel last = held_.back();
   held_.pop_back();
   held_amount_ -= last.amount;
-  tell(FluidOutcome::Kind::kLost, last, at_s,
+  emit(FluidOutcome::Kind::kLost, last, at_s,
        control_ ? "the gateway holds too many" : "the queues are full");
 }
 
@@ -257,7 +257,7 @@ void FluidPool::send(FluidParcel parcel, double at_s) {
   const std::optional<double>& patience_s = options_.clients.patience_s;
   if (patience_s && parcel.first_s - parcel.came_s > *patience_s) {
     // It leaves its replica before anything was said.
-    return tell(FluidOutcome::Kind::kLeft, parcel, std::max(at_s, parcel.came_s + *patience_s),
+    return emit(FluidOutcome::Kind::kLeft, parcel, std::max(at_s, parcel.came_s + *patience_s),
                 "its client left");
   }
   firsts_ += parcel.amount;
@@ -281,7 +281,7 @@ double FluidPool::first_after_s(const FluidParcel& parcel, double draw) const {
   const double waiting = parcel.request >= 0 ? prompts_ : backlog_;
   const double mean = std::max(prompt_mean_, 1.0);
   // What exceeds a prompt at each of the other replicas is before it. Only a router by cost sees
-  // who computes a prompt; counts tell half of it.
+  // who computes a prompt; counts show half of it.
   const double even = waiting / replicas;
   const double excess = std::max(waiting - (replicas - 1) * mean, 0.0) / replicas;
   double blind = options_.dispatch == Dispatcher::Policy::kCost ? 0 : 0.5;
@@ -326,12 +326,12 @@ void FluidPool::end_row(const Timed& row) {
   if (rows_ <= kLeast || row_ends_.empty()) rows_ = context_ = 0;
   context_ = std::max(context_, 0.0);
   service_mean_s_ += kNewest * (now_s_ - parcel.sent_s - service_mean_s_);
-  tell(FluidOutcome::Kind::kServed, parcel, now_s_, "");
+  emit(FluidOutcome::Kind::kServed, parcel, now_s_, "");
   send_held(now_s_);
   count(now_s_);
 }
 
-void FluidPool::tell(FluidOutcome::Kind kind, const FluidParcel& parcel, double at_s,
+void FluidPool::emit(FluidOutcome::Kind kind, const FluidParcel& parcel, double at_s,
                      const char* why) {
   done_ += parcel.amount;
   FluidOutcome outcome{.kind = kind, .parcel = parcel, .at_s = at_s, .why = why};
@@ -358,7 +358,7 @@ void FluidPool::drop_impatient(double at_s) {
     const FluidParcel parcel = held_.front();
     held_.pop_front();
     held_amount_ = std::max(held_amount_ - parcel.amount, 0.0);
-    tell(kind, parcel, parcel.came_s + most_s, why);
+    emit(kind, parcel, parcel.came_s + most_s, why);
   }
 }
 

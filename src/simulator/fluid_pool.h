@@ -149,7 +149,7 @@ class FluidPool {
   double first_after_s(const FluidParcel& parcel, double draw) const;
   void begin_row(const Timed& first);
   void end_row(const Timed& row);
-  void tell(FluidOutcome::Kind kind, const FluidParcel& parcel, double at_s, const char* why);
+  void emit(FluidOutcome::Kind kind, const FluidParcel& parcel, double at_s, const char* why);
   void drop_impatient(double at_s);
 
   // Of a pool that is scaled, and what befalls it (fluid_changes.cc).

@@ -1,7 +1,7 @@
 // Years of a fleet at the fluid fidelity: pools whose load is a rate and not a list of requests,
 // with faults that are drawn. Amounts of requests are drawn by ticks; replicas are decided by the
-// shipped autoscaler. What came late or was lost is told by its cause, so that an availability can
-// be taken apart. Pure; one thread.
+// shipped autoscaler. What came late or was lost is counted by its cause, so that an availability
+// can be taken apart. Pure; one thread.
 #pragma once
 
 #include <string>

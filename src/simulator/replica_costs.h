@@ -1,4 +1,4 @@
-// What gateways and autoscalers are told of a simulated replica's costs, derived from its step-time
+// What gateways and autoscalers know of a simulated replica's costs, derived from its step-time
 // model. Pure.
 #pragma once
 
