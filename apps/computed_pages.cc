@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "api/error.h"
+#include "gateway/interruption.h"
 #include "launch/child_program.h"
 #include "net/json_response.h"
 #include "net/url.h"
@@ -20,12 +21,9 @@ constexpr int kDoesNotFit = 5;  // exit code of a plan that there is none of; it
 constexpr size_t kWordsMax = 64;
 constexpr size_t kWordBytesMax = 4096;
 
+// In the words of the listener's other pages.
 net::HttpResponse refusal(const api::ApiError& error) {
-  net::HttpResponse response = net::json_response(api::error_body(error), error.status);
-  if (error.retry_after_s > 0) {
-    response.headers.add("Retry-After", std::to_string(error.retry_after_s));
-  }
-  return response;
+  return gateway::error_answer({}, error, {});
 }
 
 net::HttpResponse refusal(int status, std::string_view code, std::string message,

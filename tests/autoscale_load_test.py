@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A load that becomes eight times as much and goes back, on a fleet of processes that come and go: no answer is lost, and how many are
-late and how long replicas run is what the simulator says for the same requests. Likewise while every replica is replaced in the middle.
+"""A load that becomes eight times as much and goes back, on a fleet of processes that come and go: no answer is lost. With --full how many
+are late, and how long replicas run, is compared with what the simulator says for the same requests; with --replace every replica is replaced
+in the middle.
 
 usage: autoscale_load_test.py BINARY [--full] [--replace]
 """

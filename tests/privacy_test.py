@@ -36,11 +36,11 @@ BINARY = None
 # A GPU's driver is a library that is looked for when it is asked for.
 # And `pelton gateway --with-autoscaler` starts replicas of this very program (launch/), `--tensor-parallel-size` ranks of it (parallel/),
 # an autoscaler with batch jobs sbatch, squeue and scancel.
-ALLOWED_IMPORTS = {"dlopen", "fork", "execv", "posix_spawn", "posix_spawnp"} | {
+ALLOWED_IMPORTS = {"dlopen", "fork", "execv", "execve", "posix_spawn", "posix_spawnp"} | {
     f"posix_spawn{what}" for what in ("attr_init", "attr_destroy", "attr_setflags", "attr_setpgroup", "attr_setsigdefault", "attr_setsigmask", "_file_actions_init",
                                       "_file_actions_destroy", "_file_actions_adddup2", "_file_actions_addclosefrom_np")}
-# The only object files that may start a program.
-STARTING = {"local_launcher.cc.o", "child_program.cc.o", "group.cc.o"}
+# The only object files that may start a program. The sandbox is of `pelton eval --run-code`; no server has one.
+STARTING = {"local_launcher.cc.o", "child_program.cc.o", "group.cc.o", "sandbox.cc.o"}
 
 
 class Collector(http.server.BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ PlacementReason reason_of(const FleetNeeds& needs, const Plan& plan, const Place
   PlacementReason reason{.placement = placement, .runner_up = std::nullopt};
   const Plan other = allocate_with_fewer(needs, placement);
   if (!other.is_possible()) return reason;
-  PlacementReason::RunnerUp& runner_up = reason.runner_up.emplace();
+  RunnerUp& runner_up = reason.runner_up.emplace();
   runner_up.dearer_by = other.cost - plan.cost;
   std::map<std::pair<int, int>, int> before;
   for (const Placement& one : plan.placements) before[{one.entry, one.variant}] = one.replicas;

@@ -10,18 +10,19 @@
 
 namespace pelton::capacity {
 
+// The best plan with fewer replicas of a placement: how many, what is there instead, and what it
+// costs more per hour.
+struct RunnerUp {
+  int replicas = 0;
+  std::vector<Placement> instead;  // what it has more of; replicas: how many more
+  double dearer_by = 0;
+  // Of the machine: from there on the runner-up is cheaper. None: a reserved one, paid anyway.
+  std::optional<double> price_until;
+};
+
 struct PlacementReason {
   Placement placement;
-  // The best plan with fewer replicas there: how many, what is there instead, and what it costs
-  // more per hour. None: there is no such plan, the placement is needed.
-  struct RunnerUp {
-    int replicas = 0;
-    std::vector<Placement> instead;  // what it has more of; replicas: how many more
-    double dearer_by = 0;
-    // Of the machine: from there on the runner-up is cheaper. None: a reserved one, paid anyway.
-    std::optional<double> price_until;
-  };
-  std::optional<RunnerUp> runner_up;
+  std::optional<RunnerUp> runner_up;  // none: there is no such plan, the placement is needed
 };
 
 struct LossReason {

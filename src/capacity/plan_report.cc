@@ -18,7 +18,7 @@ const Variant& variant_of(const FleetNeeds& needs, const Placement& placement) {
   return needs.variants[static_cast<size_t>(placement.variant)];
 }
 
-std::string instead_text(const FleetNeeds& needs, const PlacementReason::RunnerUp& runner_up) {
+std::string instead_text(const FleetNeeds& needs, const RunnerUp& runner_up) {
   std::vector<std::string> parts;
   for (const Placement& one : runner_up.instead) {
     parts.push_back(fmt::format("{} more of {} at {}", one.replicas, variant_of(needs, one).name,
@@ -29,7 +29,7 @@ std::string instead_text(const FleetNeeds& needs, const PlacementReason::RunnerU
 
 std::string reason_text(const FleetNeeds& needs, const PlacementReason& reason) {
   if (!reason.runner_up) return "    needed: there is no plan with fewer of it\n";
-  const PlacementReason::RunnerUp& other = *reason.runner_up;
+  const RunnerUp& other = *reason.runner_up;
   std::string text =
       fmt::format("    runner-up: {} here and {}, dearer by {:.4g} {}/h", other.replicas,
                   instead_text(needs, other), std::max(0.0, other.dearer_by), needs.currency);

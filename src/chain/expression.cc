@@ -241,16 +241,34 @@ Result<Type> type_of_call(const Expression& call, const std::vector<Type>& opera
   return Type::of(Type::Kind::kBoolean);
 }
 
+bool is_numeric(const Type& type) {
+  return type.kind == Type::Kind::kNumber || type.kind == Type::Kind::kInteger;
+}
+
+// Of a value that is of one or the other.
+Type either_of(const Type& left, const Type& right) {
+  Type type;
+  if (left.kind == Type::Kind::kList && right.kind == Type::Kind::kList) {
+    type = Type::list(either_of(*left.item, *right.item));
+  } else if (left.kind == right.kind) {
+    type = Type::of(left.kind);
+    for (const Type::Field& field : left.fields) {  // those that both have
+      const Type* const other = right.find(field.name);
+      if (other != nullptr) {
+        type.fields.push_back({.name = field.name, .type = either_of(field.type, *other)});
+      }
+    }
+  } else if (is_numeric(left) && is_numeric(right)) {
+    type = Type::of(Type::Kind::kNumber);
+  }
+  type.optional = left.optional || right.optional;
+  return type;
+}
+
 Result<Type> type_of_pair(const Expression& both, const Type& left, const Type& right) {
   const Type boolean = Type::of(Type::Kind::kBoolean);
   if (both.kind == Kind::kDefault) {
-    if (left.kind == Type::Kind::kAny || left.kind != right.kind) {
-      const bool numbers = accepts(Type::of(Type::Kind::kNumber).or_null(), left) &&
-                           accepts(Type::of(Type::Kind::kNumber).or_null(), right);
-      Type either = numbers ? Type::of(Type::Kind::kNumber) : Type();
-      return right.optional ? either.or_null() : either;
-    }
-    Type type = left;
+    Type type = either_of(left, right);
     type.optional = right.optional;
     return type;
   }

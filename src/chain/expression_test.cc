@@ -39,6 +39,27 @@ std::string evaluated(const std::string& text) {
   return result->get().dump();
 }
 
+// Of 2 where it is a number, of whatever it is otherwise. The fuzz target found it.
+TEST(Expression, ADefaultOfAnotherKindSaysNothingOfTheValue) {
+  const auto type_of_text = [](const std::string& text) {
+    const Type items = Type::object(
+        {{.name = "any", .type = Type()},
+         {.name = "texts", .type = Type::list(Type::of(Type::Kind::kText)).or_null()},
+         {.name = "numbers", .type = Type::list(Type::of(Type::Kind::kInteger))},
+         {.name = "n", .type = Type::of(Type::Kind::kNumber).or_null()},
+         {.name = "a",
+          .type = Type::object({{.name = "x", .type = Type()}, {.name = "y", .type = Type()}})},
+         {.name = "b", .type = Type::object({{.name = "y", .type = Type()}})}});
+    return type_text(*type_of(*parse_expression(text), [&](std::string_view) { return &items; }));
+  };
+  EXPECT_EQ(type_of_text("v.any ?? 2"), "any");
+  EXPECT_EQ(type_of_text("v ?? 2 ?? 3"), "any");
+  EXPECT_EQ(type_of_text("v.n ?? 2"), "number");
+  EXPECT_EQ(type_of_text("v.texts ?? v.numbers"), "[any]");
+  EXPECT_EQ(type_of_text("v.a ?? v.b"), "object {y}");
+  EXPECT_EQ(evaluated("v ?? 2 ?? 3"), value().dump());
+}
+
 TEST(Expression, ReadsPathsAndCompares) {
   EXPECT_EQ(evaluated("v.list[0].s"), R"("x")");
   EXPECT_EQ(evaluated("v.list[-1].n"), "2");

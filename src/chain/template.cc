@@ -1,6 +1,7 @@
 #include "chain/template.h"
 
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -137,7 +138,7 @@ Result<Template> read_template(const TomlNode& node, const std::string& file) {
       tree.kind = Kind::kObject;
       for (const cli::TomlMember& member : node.members) {
         TRY_ASSIGN(Template value, read_template(member.value, file));
-        tree.members.emplace_back(member.name, std::move(value));
+        tree.members.push_back({.name = member.name, .value = std::move(value)});
       }
       return tree;
     case TomlNode::Kind::kOther:

@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -20,6 +19,7 @@ namespace pelton::chain {
 
 struct Template {
   enum class Kind { kLiteral, kExpression, kText, kList, kObject };
+  struct Member;
 
   Kind kind = Kind::kLiteral;
   int line = 0;
@@ -27,9 +27,14 @@ struct Template {
   Expression expression;
   // kText: literals and expressions in turn. kList: its items.
   std::vector<Template> parts;
-  std::vector<std::pair<std::string, Template>> members;  // kObject
+  std::vector<Member> members;  // kObject
 
   const Template* find(std::string_view name) const;
+};
+
+struct Template::Member {
+  std::string name;
+  Template value;
 };
 
 // Errors: kBadConfig with the line.

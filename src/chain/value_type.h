@@ -22,7 +22,7 @@ struct Type {
   std::shared_ptr<const Type> item;  // kList
   std::vector<Field> fields;         // kObject; none: whichever it has
 
-  static Type of(Kind kind) { return {.kind = kind, .optional = false, .item = {}, .fields = {}}; }
+  static Type of(Kind kind);
   static Type list(Type item);
   static Type object(std::vector<Field> fields);
   Type or_null() const;  // the same, optional
@@ -36,6 +36,11 @@ struct Type::Field {
   std::string name;
   Type type;
 };
+
+// Where a field is complete: clang wants that of what is inline.
+inline Type Type::of(Kind kind) {
+  return {.kind = kind, .optional = false, .item = {}, .fields = {}};
+}
 
 // "string", "number", "integer", "boolean", "object", "any", "[string]", each with "?" behind it
 // where it may be missing. None: it is no such text.

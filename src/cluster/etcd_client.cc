@@ -121,6 +121,7 @@ class EtcdClient::Connection {
     Error error = error_of(status, endpoint(used));
     if (error.code != ErrorCode::kUnavailable) return error;
     at_ = used + 1;
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return error;
     // One whose server had a certificate that is not believed makes no further connection (gRPC
     // 1.51): it starts handshakes and does not end them.
     std::shared_ptr<grpc::Channel> fresh = make(endpoint(used));

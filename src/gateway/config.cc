@@ -478,7 +478,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(check_workload(table, config, pool));
   TRY(read_split(table,
                  {.is_foreign = pool.is_foreign(),
-                  .pairs = pool.kind == WorkerKind::kVllm || pool.kind == WorkerKind::kSglang,
+                  .pairs = answers_in_pairs(pool.kind),
                   .has_tokenizer = !pool.tokenizer.empty(),
                   .has_key = !config.fleet_key_file.empty(),
                   .scales = pool.scaling.has_value()},

@@ -125,8 +125,7 @@ void put_pool(std::string& out, const PoolConfig& pool) {
     if (pool.kv_replay_port != 0) put(out, "kv_replay_port", std::to_string(pool.kv_replay_port));
   }
   put_text(out, "tokenizer", pool.tokenizer);
-  const bool may_split =
-      !pool.is_foreign() || pool.kind == WorkerKind::kVllm || pool.kind == WorkerKind::kSglang;
+  const bool may_split = !pool.is_foreign() || answers_in_pairs(pool.kind);
   if (may_split) {
     put_text(out, "split", split_mode_name(pool.split.mode));
     if (pool.split.mode != SplitConfig::Mode::kOff && !pool.is_foreign()) {

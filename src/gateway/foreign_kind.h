@@ -8,6 +8,10 @@ namespace pelton::gateway {
 
 enum class WorkerKind { kPelton, kOpenAi, kVllm, kSglang, kLlamaCpp };
 std::string_view worker_kind_name(WorkerKind kind);
+// Two of them may answer a request together (gateway/foreign_pair.h).
+constexpr bool answers_in_pairs(WorkerKind kind) {
+  return kind == WorkerKind::kVllm || kind == WorkerKind::kSglang;
+}
 
 // It goes on from ...
 struct ForeignAbilities {

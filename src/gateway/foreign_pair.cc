@@ -15,7 +15,8 @@ constexpr std::array<std::string_view, 4> kTransferFields = {"kv_transfer_params
                                                              "bootstrap_port", "bootstrap_room"};
 
 // Whose members the server takes for fields of its own.
-constexpr std::array<std::string_view, 3> kPassedOn = {"vllm_xargs", "extra_args", "extra_body"};
+constexpr std::array<std::string_view, 4> kPassedOn = {"vllm_xargs", "extra_args", "extra_body",
+                                                       "sampling_params"};
 
 // Stops at the first of them; nothing is kept of a large body.
 class TransferVisitor final : public base::JsonVisitor {
@@ -82,7 +83,7 @@ std::string transfer_field_of(std::string_view body) {
 }
 
 bool can_pair(WorkerKind kind, std::string_view path, std::string_view body) {
-  if (kind != WorkerKind::kVllm && kind != WorkerKind::kSglang) return false;
+  if (!answers_in_pairs(kind)) return false;
   const bool is_chat = path == "/v1/chat/completions";
   if (!is_chat && path != "/v1/completions") return false;
   const Result<Json> json = Json::parse(body);

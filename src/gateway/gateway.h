@@ -26,6 +26,7 @@
 #include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
 #include "gateway/fleet_sampler.h"
+#include "gateway/id_homes.h"
 #include "gateway/kubernetes_source.h"
 #include "gateway/limit_shares.h"
 #include "gateway/pool_gate.h"
@@ -33,7 +34,6 @@
 #include "gateway/quarantine.h"
 #include "gateway/relay.h"
 #include "gateway/relay_counters.h"
-#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/route_table.h"
 #include "gateway/shadow_traffic.h"
@@ -183,7 +183,7 @@ class Gateway {
     std::vector<std::string> other_pools = {};  // that may have made the response it speaks of
     std::vector<std::string> fallback = {};     // that are asked where its own takes nothing more
   };
-  using Home = std::optional<ResponseHomes::Home>;
+  using Home = std::optional<IdHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
                               std::string model, const Asker& asker, const Home& home);
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
@@ -244,8 +244,8 @@ class Gateway {
   RequestLog* const requests_;
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
-  ResponseHomes homes_;
-  ResponseHomes running_;
+  IdHomes homes_;
+  IdHomes running_;
   std::atomic<uint64_t> draws_ = 0;
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ends_ = false;

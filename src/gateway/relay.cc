@@ -38,7 +38,8 @@ bool is_unknown_id(const net::HttpResponse& answer) {
 }
 
 bool keeps_what_is_stored(std::string_view path) {
-  return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
+  const bool is_bytes = path.ends_with("/content");  // a client's own
+  return !is_bytes && (path.starts_with("/v1/files") || path.starts_with("/v1/batches"));
 }
 
 // The worker has the adapter no more, or another version than the answer began with; another one

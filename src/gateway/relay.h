@@ -23,11 +23,11 @@
 #include "gateway/foreign_pair.h"
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
+#include "gateway/id_homes.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/request_log.h"
-#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "gateway/said_tokens.h"
 #include "net/http_client.h"
@@ -47,8 +47,8 @@ class Relay final : public WorkerListener,
     RelayCounters& counters;
     Quarantine& quarantine;
     RetryBudget& retry_budget;
-    ResponseHomes& homes;    // of what is stored
-    ResponseHomes& running;  // of conversations' answers under way
+    IdHomes& homes;    // of what is stored
+    IdHomes& running;  // of conversations' answers under way
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
@@ -146,6 +146,7 @@ class Relay final : public WorkerListener,
   // Does the attempt that runs, and the worker that warms up, still say something?
   // (relay_watch.cc)
   void watch_attempt();
+  int64_t silent_from_ns() const;  // for a request that is being sent now
   void look_at_attempt(int number);
   void interrupt();
   void wait_for_worker();

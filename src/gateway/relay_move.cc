@@ -48,7 +48,7 @@ void Relay::start_warm_up(Fleet::Assignment target) {
                     .said = said_count(),
                     .is_split = splits_,
                     .begun_ns = services_.clock.now_ns(),
-                    .heard_ns = services_.fleet.awake_ns()};
+                    .heard_ns = silent_from_ns()};
   services_.fleet.listen(warm_up_->target, weak_from_this(), number);
   services_.log.info(fmt::format("request {} attempt {} warms up worker {}:{} for {}:{}, which {}",
                                  request_.request_id, attempt_, warm_up_->target.host,

@@ -3,6 +3,7 @@
 // still: its watch, which is another connection, may go on all the while. Measured by the fleet's
 // clock, which leaves out pauses of this process; a worker that is silent altogether is found down
 // before that.
+#include <algorithm>
 #include <utility>
 
 #include "gateway/relay.h"
@@ -14,15 +15,22 @@ constexpr std::chrono::milliseconds kLookTime{500};
 constexpr int64_t kSilenceMinNs = 4'000'000'000;
 constexpr int64_t kBeats = 8;  // that are missed
 
+// A worker says nothing before the whole request has come, which takes no longer.
+constexpr int64_t kSentByteNs = 1'000;
+
 int64_t silence_max_ns(int beat_ms) {
   return std::max(kSilenceMinNs, kBeats * beat_ms * 1'000'000);
 }
 
 }  // namespace
 
+int64_t Relay::silent_from_ns() const {
+  return services_.fleet.awake_ns() + std::ssize(request_.http.body) * kSentByteNs;
+}
+
 void Relay::watch_attempt() {
   heard_ = false;
-  heard_ns_ = services_.fleet.awake_ns();
+  heard_ns_ = silent_from_ns();
   exchange_->post_after(kLookTime, [weak = weak_from_this(), number = attempt_] {
     if (const auto self = weak.lock()) self->look_at_attempt(number);
   });

@@ -21,10 +21,10 @@
 #include "gateway/arm_figures.h"
 #include "gateway/config.h"
 #include "gateway/fleet.h"
+#include "gateway/id_homes.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay.h"
 #include "gateway/relay_counters.h"
-#include "gateway/response_homes.h"
 #include "gateway/retry_budget.h"
 #include "net/http_client.h"
 #include "net/work_loop.h"
@@ -84,7 +84,7 @@ class ShadowTraffic {
   RelayCounters relayed_;  // apart from clients', as the next
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
-  ResponseHomes homes_;
+  IdHomes homes_;
   Counts counts_;
   std::mutex mutex_;
   int64_t numbers_ = 0;           // guarded by mutex_, as all below

@@ -14,7 +14,7 @@
 
 namespace pelton::gateway {
 
-class ResponseHomes {
+class IdHomes {
  public:
   struct Home {
     std::string pool;
@@ -22,13 +22,13 @@ class ResponseHomes {
     uint64_t serial = 0;  // of the worker that was there then
   };
 
-  explicit ResponseHomes(size_t responses_max = 65'536) : responses_max_(responses_max) {}
+  explicit IdHomes(size_t ids_max = 65'536) : ids_max_(ids_max) {}
 
   void note(const std::string& id, Home home);
   std::optional<Home> find(const std::string& id) const;
 
  private:
-  const size_t responses_max_;
+  const size_t ids_max_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Home> homes_;  // guarded by mutex_, as the next
   std::deque<std::string> order_;                // as they came; the oldest makes room
