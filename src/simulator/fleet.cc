@@ -18,7 +18,6 @@ namespace {
 
 constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kGatewayStream = 0x67617465;
-constexpr uint64_t kRouterStream = 0x726F75746572;
 constexpr uint64_t kAdapterStream = 0x6C6F7261;
 constexpr uint64_t kReportStream = 0x7265706F7274;
 
@@ -26,7 +25,12 @@ constexpr uint64_t kReportStream = 0x7265706F7274;
 // out, in each group.
 int kv_events_max(const engine::ExecutorCapacity& capacity) {
   const int blocks = capacity.batch_tokens_max / capacity.block_tokens + capacity.sequences_max;
-  return std::max(1024, 4 * blocks * capacity.groups.size());
+  int most = std::max(1024, 4 * blocks * capacity.groups.size());
+  // What comes from the disk or a peer may be the whole of several prompts at once.
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    most = std::min(most + 4 * group.block_counts[kv::kHost], 1 << 20);
+  }
+  return most;
 }
 
 // Of one gateway: room for every block of every replica, at most what a real one has and what all
@@ -91,7 +95,16 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
                             .zones = options.zones,
                             .zone = i % options.zones,
                             .distance_s = options.zone_distance_s,
-                            .knows_reports_only = report_ns_ > 0}));
+                            .knows_reports_only = report_ns_ > 0,
+                            .exchanges = options.replica.paths.links_peers(),
+                            .split = options.split}));
+  }
+  if (options.replica.paths.links_peers()) {
+    links_.emplace(states_.size(), options.replica.paths.link.bytes_per_s);
+  }
+  for (size_t i = 0; options.prefill_replicas > 0 && i < states_.size(); ++i) {
+    states_[i].role = std::cmp_less(i, options.prefill_replicas) ? cluster::WorkerRole::kPrefill
+                                                                 : cluster::WorkerRole::kDecode;
   }
   heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
@@ -198,6 +211,11 @@ void Fleet::handle(const Event& event) {
     case Event::Kind::kHoldEnds:
       --idle_events_;
       return end_hold(event.at_ns, event.index, event.version);
+    case Event::Kind::kLinkEnds:
+      if (event.version == links_version_) end_moves(event.at_ns);
+      return;
+    case Event::Kind::kDelivered:
+      return deliver(event.at_ns, event.index);
   }
 }
 
@@ -348,37 +366,24 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   Request& sent = requests_[static_cast<size_t>(request)];
   const auto gateway = static_cast<size_t>(
       base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
-  const int64_t adapter = adapter_of(sent.conversation);
-  if (report_ns_ > 0) {
-    // That one is down its gateway hears at once.
-    std::vector<ReplicaState>& heard = heard_[gateway].states;
-    for (size_t i = 0; i < states_.size(); ++i) heard[i].is_up = states_[i].is_up;
-    states = heard;
-  }
+  if (report_ns_ > 0) states = seen_states(gateway);
   sent.gateway = gateway;
-  sent.replica = dispatchers_[gateway]->choose(
-      states, {.conversation = static_cast<int64_t>(sent.conversation),
-               .prompt = sent.prompt,
-               .adapter = adapter,
-               .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
-               .now_ns = now_ns});
+  Dispatcher::Asked asked = asked_of(now_ns, sent);
+  asked.may_split = records_[static_cast<size_t>(request)].output_tokens == 0 &&
+                    asked.output_max > 1;
+  sent.replica = dispatchers_[gateway]->choose(states, asked);
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   sent.sent_ns = now_ns;
   sent.predicted_s = dispatchers_[gateway]->predicted_s();
   if (control_) control_->note_sent(now_ns);
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
-  const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
-  request::GenerationRequest asked{.prompt = sent.prompt};
-  asked.adapter.identity = adapter;
-  asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
-  asked.stop.max_new_tokens = output_of(turn);
-  if (records_[static_cast<size_t>(request)].output_tokens > 0) {
-    asked.resumed = {{.index = 0, .tokens = sent.answer}};
-  }
-  const auto index = static_cast<size_t>(sent.replica);
-  const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
-  if (!taken.ok()) return fail(now_ns, request, taken.error().message);
-  schedule(index);
+  const int decoder = dispatchers_[gateway]->chosen().decoder;
+  sent.leg = submit(now_ns, request, sent.replica, Leg::Kind::kWhole);
+  if (sent.leg < 0) return fail(now_ns, request, why_not_);
+  sent.splits = decoder >= 0;
+  if (!sent.splits) return;
+  ++result_.travel.split;
+  fetch_ahead(now_ns, request, decoder);
 }
 
 // One pending event a replica: an older one is known by its version and passed over.
@@ -396,6 +401,7 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   updates_.clear();
   replicas_[replica]->wake(now_ns, updates_);
   for (const Replica::Update& update : updates_) take(update);
+  exchange(now_ns, replica);
   if (looks_at_prefixes()) note_events(replica, replicas_[replica]->take_kv_events());
   schedule(replica);
   if (!control_) return;
@@ -404,9 +410,26 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
 }
 
 void Fleet::take(const Replica::Update& update) {
-  const auto index = static_cast<size_t>(update.request);
+  Leg& leg = legs_[static_cast<size_t>(update.request)];
+  if (leg.is_over) return;
+  leg.is_over = update.ended;
+  switch (leg.kind) {
+    case Leg::Kind::kAhead:
+      return;
+    case Leg::Kind::kWarmUp:
+      if (update.ended) end_warm_up(update.at_ns, Leg(leg), update);
+      return;
+    case Leg::Kind::kWhole:
+      break;
+  }
+  const Request& request = requests_[static_cast<size_t>(leg.request)];
+  // Its client has left, or another replica goes on.
+  if (!request.done && request.leg == update.request) take_whole(leg.request, update);
+}
+
+void Fleet::take_whole(int64_t number, const Replica::Update& update) {
+  const auto index = static_cast<size_t>(number);
   Request& request = requests_[index];
-  if (request.done) return;  // its client has left
   report::RequestRecord& record = records_[index];
   const bool is_far = request.replica >= 0 &&
                       dispatchers_[request.gateway]->is_far(static_cast<size_t>(request.replica));
@@ -436,18 +459,25 @@ void Fleet::take(const Replica::Update& update) {
       record.pieces.back().at_ns = seen_ns;
       ++record.pieces.back().tokens;
     }
+    if (request.cut_ns >= 0) {
+      result_.travel.gap_s += static_cast<double>(seen_ns - request.cut_ns) * 1e-9;
+      request.cut_ns = -1;
+    }
     if (options_.replica.checks) check_token(index, *update.token);
     ++record.output_tokens;
     const auto& turns = workload_.conversations[request.conversation].turns;
-    if (request.turn + 1 < turns.size() || options_.answers_go_on) {
+    if (request.turn + 1 < turns.size() || options_.answers_go_on || splits()) {
       request.answer.push_back(*update.token);
     }
   }
-  if (!update.ended) return;
+  if (!update.ended) {
+    if (request.splits && update.token) consider_split(update.at_ns, number);
+    return;
+  }
   record.cached_tokens = update.cached_tokens;
-  if (update.failed) return fail(seen_ns, update.request, "a step failed");
+  if (update.failed) return fail(seen_ns, number, "a step failed");
   record.ok = true;
-  finish(seen_ns, update.request);
+  finish(seen_ns, number);
 }
 
 void Fleet::check_token(size_t request, TokenId token) const {
@@ -499,6 +529,8 @@ void Fleet::finish(int64_t now_ns, int64_t request) {
   }
   Request& done = requests_[index];
   done.done = true;
+  drop_beside(request);
+  end_split(done, result_.travel.ended);
   if (control_ && records_[index].ok && done.retries == 0) note_served(records_[index], done);
   note_finished(now_ns, done);
   last_ns_ = std::max(last_ns_, now_ns);
