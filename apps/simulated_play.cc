@@ -10,6 +10,7 @@
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/simulated_adapters.h"
+#include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
 #include "base/file.h"
 #include "cost_model/draft_rows.h"
@@ -101,6 +102,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
                                        const simulator::Scenario* scenario) {
   SimulationOptions options;
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
+  TRY(read_simulated_travel(arguments, options));
   read_speculation(arguments, options.replica);
   TRY(read_simulated_adapters(arguments, options));
   node::LoadedModel::Options engine;

@@ -221,10 +221,8 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (worker->fingerprint != target.fingerprint) continue;
     hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
-  const std::optional<PrefixSource> peer = choose_peer({.hits = hits,
-                                                        .chosen = chosen,
-                                                        .chosen_hit = all[chosen].hit_tokens,
-                                                        .is_split = is_split});
+  const std::optional<PrefixSource> peer = choose_peer(
+      {.hits = hits, .chosen = chosen, .chosen_hit = all[chosen].hit_tokens, .is_split = is_split});
   if (!peer) return {};
   const Worker* const source = workers_[peer->worker].get();
   const int64_t most = peer->tokens;

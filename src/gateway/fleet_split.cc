@@ -128,8 +128,7 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
   const SplitRequest split{
       .request = request,
       .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
-      .fetch_token_s =
-          measured == fetch_paces_.end() ? std::nullopt : measured->second.token_s(),
+      .fetch_token_s = measured == fetch_paces_.end() ? std::nullopt : measured->second.token_s(),
       .handoff = pool->split.handoff};
   const std::vector<uint32_t> exchange = exchanges(wanted);
   return choose_pair(split, {.prefill = prefill, .decode = decode, .exchange = exchange},

@@ -184,8 +184,8 @@ std::optional<size_t> Dispatcher::choose_by_cost(std::span<const ReplicaState> r
     return gateway::choose_by_cost(request, fed, asked.draw, nullptr);
   }
   const std::optional<size_t> whole = gateway::choose_by_cost(request, all, asked.draw, nullptr);
-  if (!pair || !gateway::is_split(options_.split.mode, *pair, request,
-                                  whole ? &all[*whole] : nullptr)) {
+  if (!pair ||
+      !gateway::is_split(options_.split.mode, *pair, request, whole ? &all[*whole] : nullptr)) {
     return whole;
   }
   chosen_.decoder = static_cast<int>(pair->decode);
@@ -224,9 +224,9 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
     request.output_tokens = std::min(request.output_tokens, asked.output_max);
   }
   const int64_t named = std::ssize(names) * int64_t{options_.block_tokens};
-  const std::optional<size_t> chosen =
-      options_.policy == Policy::kCost ? choose_by_cost(replicas, asked, request, named, all)
-                                       : gateway::choose_by_threshold(request, all);
+  const std::optional<size_t> chosen = options_.policy == Policy::kCost
+                                           ? choose_by_cost(replicas, asked, request, named, all)
+                                           : gateway::choose_by_threshold(request, all);
   if (!chosen) return -1;
   const gateway::CostCandidate& taken = all[*chosen];
   const gateway::CostTerms terms = gateway::cost_of(request, taken);

@@ -369,8 +369,8 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   if (report_ns_ > 0) states = seen_states(gateway);
   sent.gateway = gateway;
   Dispatcher::Asked asked = asked_of(now_ns, sent);
-  asked.may_split = records_[static_cast<size_t>(request)].output_tokens == 0 &&
-                    asked.output_max > 1;
+  asked.may_split =
+      records_[static_cast<size_t>(request)].output_tokens == 0 && asked.output_max > 1;
   sent.replica = dispatchers_[gateway]->choose(states, asked);
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   sent.sent_ns = now_ns;

@@ -78,14 +78,14 @@ struct Request {
   bool done = false;
   // Where it is split, until it is handed over.
   bool splits = false;
-  double step_s = 0;        // of a further token, as its gateway predicted
-  int64_t hit_tokens = 0;   // of its prompt, at who goes on, likewise
+  double step_s = 0;             // of a further token, as its gateway predicted
+  int64_t hit_tokens = 0;        // of its prompt, at who goes on, likewise
   int64_t ahead_hit_tokens = 0;  // likewise, before it fetched
-  int64_t ahead = -1;       // the leg that fetches while its prompt is computed
-  int64_t warm_up = -1;     // the leg that computes what was said
-  int64_t warm_up_ns = 0;   // since when
+  int64_t ahead = -1;            // the leg that fetches while its prompt is computed
+  int64_t warm_up = -1;          // the leg that computes what was said
+  int64_t warm_up_ns = 0;        // since when
   int decoders_tried = 0;
-  int64_t cut_ns = -1;      // it was handed over and has said nothing since
+  int64_t cut_ns = -1;          // it was handed over and has said nothing since
   std::vector<TokenId> prompt;  // whole, until it is done: a retry sends it again
   std::vector<TokenId> answer;  // kept where another turn follows
 };

@@ -28,12 +28,13 @@ std::span<const ReplicaState> Fleet::seen_states(size_t gateway) {
 }
 
 Dispatcher::Asked Fleet::asked_of(int64_t now_ns, const Request& request) {
-  return {.conversation = static_cast<int64_t>(request.conversation),
-          .prompt = request.prompt,
-          .adapter = adapter_of(request.conversation),
-          .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
-          .now_ns = now_ns,
-          .output_max = output_of(workload_.conversations[request.conversation].turns[request.turn])};
+  return {
+      .conversation = static_cast<int64_t>(request.conversation),
+      .prompt = request.prompt,
+      .adapter = adapter_of(request.conversation),
+      .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
+      .now_ns = now_ns,
+      .output_max = output_of(workload_.conversations[request.conversation].turns[request.turn])};
 }
 
 // The leg; -1: the replica does not take it, and why_not_ says why. Its peer is that of the
@@ -129,8 +130,7 @@ void Fleet::end_warm_up(int64_t now_ns, const Leg& leg, const Replica::Update& u
   result_.travel.found_tokens += found;
   result_.travel.recomputed_tokens += named - found;
   dispatchers_[sent.gateway]->note_hand_over(static_cast<double>(now_ns - sent.warm_up_ns) * 1e-9,
-                                             sent.step_s,
-                                             found - std::min(sent.hit_tokens, found));
+                                             sent.step_s, found - std::min(sent.hit_tokens, found));
   hand_over(now_ns, leg.request, leg.replica);
 }
 

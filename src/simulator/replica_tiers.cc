@@ -1,4 +1,5 @@
-// The part of a simulated replica that moves keys and values: between tiers, and to and from others.
+// The part of a simulated replica that moves keys and values: between tiers, and to and from
+// others.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -42,9 +43,8 @@ void Replica::exchange_with_disk(int64_t now_ns) {
   const KvPath& disk = options_.paths.disk;
   std::vector<int64_t> takes_ns;
   for (const kv::BlockTransfer& one : transfers) {
-    const double bytes_s = disk.bytes_per_s > 0
-                               ? static_cast<double>(block_bytes(one.group)) / disk.bytes_per_s
-                               : 0.0;
+    const double bytes_s =
+        disk.bytes_per_s > 0 ? static_cast<double>(block_bytes(one.group)) / disk.bytes_per_s : 0.0;
     const double seconds = bytes_s + (disk_free_ns_ <= now_ns ? disk.latency_s : 0.0);
     takes_ns.push_back(std::llround(seconds * 1e9));
     disk_free_ns_ = std::max(disk_free_ns_, now_ns) + takes_ns.back();

@@ -15,6 +15,8 @@
 //   played [flags]                             names of flags without their dashes [workload] as a
 //   workload's file (docs/formats/workload.md) [scale]                             as [pool.scale]
 //   [sweep]                             flag = "start-seconds", values = [5, 30]: one run each
+//   [[front]]                           name = "split", flags = {split = "auto"}: the sweep's runs
+//                                       of each of two, side by side
 #pragma once
 
 #include <optional>
@@ -32,6 +34,13 @@ namespace pelton::simulator {
 struct SweptFlag {
   std::string flag;  // "--start-seconds"
   std::vector<double> values;
+};
+
+// A fleet that is compared with others at each value of the sweep: what each user sees against what
+// a GPU brings.
+struct Front {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> flags;  // beside the scenario's
 };
 
 struct ComparedFigure {
@@ -55,6 +64,7 @@ struct Scenario {
   std::optional<Json> fault_rates;
   std::optional<gateway::ScalingConfig> scaling;
   std::optional<SweptFlag> sweep;
+  std::vector<Front> fronts;
   std::optional<ComparedFigure> compared;
 };
 

@@ -93,11 +93,11 @@ struct ZoneCounts {
 
 // Of requests that were split, and of what replicas fetched from each other.
 struct TravelCounts {
-  int64_t split = 0;        // sent to one replica for another to go on
-  int64_t handed_over = 0;  // of these: gone on with there
-  int64_t ended = 0;        // over before
-  int64_t no_decoder = 0;   // none took it
-  int64_t failed = 0;       // replicas that did not take it in the end
+  int64_t split = 0;              // sent to one replica for another to go on
+  int64_t handed_over = 0;        // of these: gone on with there
+  int64_t ended = 0;              // over before
+  int64_t no_decoder = 0;         // none took it
+  int64_t failed = 0;             // replicas that did not take it in the end
   int64_t found_tokens = 0;       // of prompts of whole blocks, by those who went on
   int64_t recomputed_tokens = 0;  // likewise, though the first replica had them
   int64_t transfers = 0;          // between replicas, that brought something
