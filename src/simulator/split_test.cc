@@ -85,7 +85,9 @@ TEST(Split, EveryAnswerIsWholeWhateverTheHandOff) {
       for (const report::RequestRecord& record : result.records) EXPECT_TRUE(record.ok);
       EXPECT_EQ(result.travel.split, result.travel.handed_over + result.travel.ended +
                                          result.travel.no_decoder + result.travel.failed);
-      if (mode == Mode::kAlways) EXPECT_GT(result.travel.handed_over, 50);
+      if (mode == Mode::kAlways) {
+        EXPECT_GT(result.travel.handed_over, 50);
+      }
     }
   }
 }
