@@ -42,7 +42,7 @@ WorkerHealth::News WorkerHealth::note_record(const WorkerRecord& record, int64_t
   slots_ = record.slots;
   batch_tokens_ = record.batch_tokens;
   probed_ = false;
-  load_ = {};
+  load_ = {.ready = false};  // until it says so: its costs and what is in its memory are unknown
   progressed_ns_ = now_ns;
   slow_step_ns_ = 0;
   restore();

@@ -2,7 +2,7 @@
 // broken connections, outcomes of requests. Pure: time comes with each call, in nanoseconds of one
 // monotonic clock. One owner's, under that one's lock.
 //
-//   kJoining  --record--> kProbing --probe passed--> kReady
+//   kJoining  --record--> kProbing --a report, and its probe has passed--> kReady
 //   kReady    --no report for 1 s, or the watch broke--> kSuspect --a report--> kReady
 //   kSuspect  --3 s of silence, or refused after a reset--> kDown --a new record--> kProbing
 //   kReady    --busy reports without progress for 2 s, or 4 slow steps--> kDown (hung); a step is

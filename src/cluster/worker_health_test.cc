@@ -43,6 +43,19 @@ TEST_F(Health, GetsWorkOnceItsProbeHasPassed) {
   EXPECT_EQ(state(), WorkerState::kProbing);
 }
 
+// Its costs, and the adapters in its memory, are in its first report.
+TEST_F(Health, IsNotReadyBeforeItsFirstReport) {
+  health_.note_record({.incarnation = "a"}, now_);
+  health_.note_probe(true);
+  EXPECT_EQ(state(), WorkerState::kProbing);
+  EXPECT_FALSE(health_.takes_requests(now_));
+  report();
+  EXPECT_EQ(state(), WorkerState::kReady);
+  health_.note_record({.incarnation = "b"}, now_);
+  health_.note_probe(true);
+  EXPECT_EQ(state(), WorkerState::kProbing) << "what another start of it has said";
+}
+
 // GW-05: whatever else it is, what is not what its pool computes gets nothing, not even a trial.
 TEST_F(Health, WhoComputesSomethingElseGetsNothing) {
   join("a");
@@ -85,6 +98,7 @@ TEST_F(Health, AResetAndARefusalMeanThatItIsGone) {
   EXPECT_EQ(health_.note_record({.incarnation = "b"}, now_), WorkerHealth::News::kNewIncarnation);
   EXPECT_EQ(state(), WorkerState::kProbing);
   health_.note_probe(true);
+  report();
   EXPECT_EQ(state(), WorkerState::kReady);
 }
 

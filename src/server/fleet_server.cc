@@ -200,14 +200,16 @@ class FleetServer::Watch : public std::enable_shared_from_this<Watch> {
   void report() {
     if (over_) return;
     if (server_.closing_) return exchange_->finish();
+    // A gateway that does not read is sent nothing more until it does. Of what is sent here the
+    // load goes with the record: without it nothing is known of the worker.
+    const bool is_read = exchange_->queued_bytes() == 0 || record_.empty();
     // Models and adapters come and go while it serves.
     if (const FleetServer::Served served = server_.served(); !(served == served_)) {
       served_ = served;
       std::string record = encode(server_.record());
       if (record != record_) send(FrameType::kRecord, record_ = std::move(record));
     }
-    // A gateway that does not read is sent nothing more until it does.
-    if (exchange_->queued_bytes() == 0) {
+    if (is_read) {
       send(FrameType::kLoad, encode(server_.load(gateway_)));
       report_blocks();
     }
