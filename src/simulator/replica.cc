@@ -182,7 +182,7 @@ Result<void> Replica::submit(int64_t now_ns, int64_t request, request::Generatio
 Result<void> Replica::enter(int64_t now_ns, NewRequest arrival) {
   TRY(line_.enter(arrival.asked, 1, now_ns));
   inbox_.push_back(std::move(arrival));
-  if (core_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
+  wake_up(now_ns);  // also one that waits for the disk or a peer
   return {};
 }
 

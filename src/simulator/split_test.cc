@@ -87,6 +87,8 @@ TEST(Split, EveryAnswerIsWholeWhateverTheHandOff) {
                                          result.travel.no_decoder + result.travel.failed);
       if (mode == Mode::kAlways) {
         EXPECT_GT(result.travel.handed_over, 50);
+        // Two steps of at most 4.5 ms and 5 ms.
+        EXPECT_LT(result.travel.gap_s / static_cast<double>(result.travel.handed_over), 0.014);
       }
     }
   }
