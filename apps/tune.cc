@@ -1,6 +1,8 @@
 // pelton tune: settings of serve and of the fleet, swept in the simulator; the best within the
 // objectives becomes a configuration file.
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include "base/json_writer.h"
 #include "base/terminal_text.h"
 #include "cli/config_file.h"
+#include "planner/halving.h"
 #include "report/goodput.h"
 #include "report/percentile.h"
 #include "report/summary.h"
@@ -31,6 +34,8 @@ struct Point {
   double per_replica = 0;
   std::vector<double> p90_ms;  // of each objective's metric
   bool keeps = false;          // all objectives
+  double excess = 0;           // of the objective that is missed most, as a share of it
+  bool is_front = false;       // none is better in everything
 };
 
 // Settings that are no flag's value are an error; those that fit on no machine are a row that says
@@ -59,6 +64,7 @@ Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag
         values == summary.values_ms.end() ? 0 : report::percentile(values->second, 90);
     point.p90_ms.push_back(p90_ms);
     point.keeps = point.keeps && p90_ms <= one.bound_ms;
+    point.excess = std::max(point.excess, p90_ms / std::max(one.bound_ms, 1e-9) - 1);
   }
   return point;
 }
@@ -71,6 +77,60 @@ const Point* best_of(const std::vector<Point>& points) {
     if (best == nullptr || one.per_replica > best->per_replica) best = &one;
   }
   return best;
+}
+
+bool is_better_in_all(const Point& one, const Point& other) {
+  bool is_better = one.per_replica > other.per_replica;
+  if (one.per_replica < other.per_replica) return false;
+  for (size_t i = 0; i < one.p90_ms.size(); ++i) {
+    if (one.p90_ms[i] > other.p90_ms[i]) return false;
+    is_better = is_better || one.p90_ms[i] < other.p90_ms[i];
+  }
+  return is_better;
+}
+
+void mark_front(std::vector<Point>& points) {
+  for (Point& one : points) {
+    one.is_front = one.why_not.empty() && std::ranges::none_of(points, [&](const Point& other) {
+                     return other.why_not.empty() && is_better_in_all(other, one);
+                   });
+  }
+}
+
+// What keeps the objectives before what does not, and of the latter what misses them least.
+double score_of(const Point& point) {
+  constexpr double kCannot = -1e18;
+  if (!point.why_not.empty()) return kCannot;
+  return point.keeps ? point.per_replica : -1 - std::max(point.excess, 0.0);
+}
+
+// By successive halving; all with one seed. Those that were played at the whole length.
+Result<std::vector<Point>> search(const cli::Arguments& arguments, const std::vector<Flag>& flags,
+                                  const std::vector<Variation>& axes,
+                                  const std::vector<report::Objective>& objectives,
+                                  std::string& text) {
+  constexpr double kPromptsLeast = 40;
+  const auto prompts = static_cast<double>(arguments.integer("--num-prompts"));
+  planner::Halving options;
+  for (const Variation& one : axes) options.axes.push_back(one.values.size());
+  options.share_least = std::clamp(kPromptsLeast / prompts, options.share_least, 1.0);
+  std::map<size_t, Point> whole;
+  const auto play = [&](size_t number, double share) -> Result<double> {
+    const std::string length = std::to_string(std::llround(prompts * share));
+    TRY_ASSIGN(const cli::Arguments shorter,
+               cli::with_values(flags, arguments, {{"num-prompts", length}}));
+    TRY_ASSIGN(Point point, play_point(shorter, flags, combination(axes, number), objectives));
+    const double score = score_of(point);
+    if (share >= 1) whole.insert_or_assign(number, std::move(point));
+    return score;
+  };
+  TRY_ASSIGN(const planner::HalvingResult found, planner::search_halving(options, play));
+  text =
+      fmt::format("{} of {} combinations played whole, {:.1f} % of the work of all\n", whole.size(),
+                  found.combinations, 100 * found.work / static_cast<double>(found.combinations));
+  std::vector<Point> points;
+  for (auto& [number, point] : whole) points.push_back(std::move(point));
+  return points;
 }
 
 std::string table(const std::vector<Point>& points,
@@ -91,7 +151,8 @@ std::string table(const std::vector<Point>& points,
     }
     out += fmt::format(" {:>10.1f} {:>12.1f}", one.tokens_per_s, one.per_replica);
     for (const double ms : one.p90_ms) out += fmt::format(" {:>12.1f}", ms);
-    out += one.keeps ? "  yes\n" : "  no\n";
+    out += one.keeps ? "  yes" : "  no";
+    out += one.is_front ? "  front\n" : "\n";
   }
   return out;
 }
@@ -129,7 +190,7 @@ std::string points_json(const std::vector<Point>& points,
     for (size_t i = 0; i < objectives.size(); ++i) {
       w.key(fmt::format("p90_{}_ms", report::info(objectives[i].metric).key)).number(one.p90_ms[i]);
     }
-    w.key("keeps").boolean(one.keeps).end_object();
+    w.key("keeps").boolean(one.keeps).key("front").boolean(one.is_front).end_object();
   }
   w.end_array();
   return json + "\n";
@@ -156,10 +217,16 @@ Result<void> run(const cli::Arguments& arguments) {
              report::parse_objectives(arguments.text("--objectives")));
   const std::vector<Flag> flags = tune_verb().flags;
   std::vector<Point> points;
-  for (size_t i = 0; i < combination_count(axes); ++i) {
-    TRY_ASSIGN(Point point, play_point(arguments, flags, combination(axes, i), objectives));
-    points.push_back(std::move(point));
+  std::string searched;
+  if (arguments.text("--search") == "halving") {
+    TRY_ASSIGN(points, search(arguments, flags, axes, objectives, searched));
+  } else {
+    for (size_t i = 0; i < combination_count(axes); ++i) {
+      TRY_ASSIGN(Point point, play_point(arguments, flags, combination(axes, i), objectives));
+      points.push_back(std::move(point));
+    }
   }
+  mark_front(points);
   const Point* const best = best_of(points);
   if (arguments.has("--out") && best != nullptr) {
     const std::string load =
@@ -173,7 +240,7 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
   }
   if (!to_output) {
-    TRY(write_text(table(points, objectives) +
+    TRY(write_text(table(points, objectives) + searched +
                    (best == nullptr ? std::string("none is within the objectives\n")
                                     : fmt::format("best: {}\n", settings_text(best->settings))) +
                    "modelled, not measured\n"));
@@ -193,7 +260,7 @@ cli::Verb tune_verb() {
           "seed,\n"
           "and takes the one with the most tokens a second for each replica whose 90th percentiles "
           "keep\n"
-          "the objectives. A plain sweep: as many runs as there are combinations.",
+          "the objectives. As many runs as there are combinations, or with --search halving fewer.",
       .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json"}},
       .flags = {{.name = "--vary",
                  .value = "FLAG=V,V",
@@ -203,6 +270,13 @@ cli::Verb tune_verb() {
                 {.name = "--objectives",
                  .value = "BOUNDS",
                  .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds"},
+                {.name = "--search",
+                 .value = "HOW",
+                 .help = "all: every combination; halving: all of them shortly, the better eighth "
+                         "longer, then the best one's neighbours",
+                 .default_text = "all",
+                 .choices = {"all", "halving"},
+                 .not_with = {{"--requests"}, {"--facts"}}},
                 {.name = "--out",
                  .value = "FILE",
                  .help = "the best settings, for serve --config",
@@ -216,10 +290,13 @@ cli::Verb tune_verb() {
                    "kv-cache-dtype=auto,int8 --request-rate 4 --num-prompts 200"},
       .run = run};
   for (Flag& flag : simulate_verb().flags) {
-    const bool is_other = flag.name == "--json" || flag.name == "--html" ||
-                          flag.name == "--goodput" || flag.name == "--metric-percentiles" ||
-                          flag.name == "--late-seconds" || flag.name == "--scenario" ||
-                          flag.name == "--list" || flag.name == "--record-facts";
+    const bool is_other =
+        flag.name == "--json" || flag.name == "--html" || flag.name == "--goodput" ||
+        flag.name == "--metric-percentiles" || flag.name == "--late-seconds" ||
+        flag.name == "--scenario" || flag.name == "--list" || flag.name == "--check-fluid" ||
+        flag.name == "--seeds" || flag.name == "--days" || flag.name == "--pools" ||
+        flag.name == "--fluid-tick" || flag.name == "--failure-zones" || flag.name == "--without" ||
+        flag.name == "--record-facts";
     if (!is_other) verb.flags.push_back(std::move(flag));
   }
   return verb;

@@ -125,6 +125,7 @@ std::string table(const std::string& first, std::span<const PlayedFleet> fleets)
       "<th>lost</th><th>left</th><th>TTFT p50, s</th><th>p90</th><th>p99</th>"
       "<th>output tokens/s</th><th>replica-hours</th><th>most</th><th>started</th>"
       "<th>starts failed</th><th>changes of direction</th><th>held, s (mean)</th><th>cost</th>"
+      "<th>hours used</th><th>hours needed</th>"
       "</tr></thead><tbody>\n",
       html_escape(first));
   for (const PlayedFleet& fleet : fleets) {
@@ -132,12 +133,13 @@ std::string table(const std::string& first, std::span<const PlayedFleet> fleets)
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
-        "<td>{}</td></tr>\n",
+        "<td>{}</td><td>{}</td><td>{}</td></tr>\n",
         html_escape(fleet.name), one.requests, one.late, one.lost, one.left,
         number_cell(one.ttft_p50_s), number_cell(one.ttft_p90_s), number_cell(one.ttft_p99_s),
         report::short_number(one.output_tokens_per_s), report::short_number(one.replica_hours),
         one.most, one.started, one.failed_starts, one.direction_changes,
-        number_cell(one.held_mean_s), number_cell(one.cost));
+        number_cell(one.held_mean_s), number_cell(one.cost), report::short_number(one.used_hours),
+        report::short_number(one.needed_hours));
   }
   return out + "</tbody></table></div>\n";
 }
@@ -158,6 +160,25 @@ std::string steps(const PlayedFleet& fleet) {
   const int64_t rest = fleet.steps_count - static_cast<int64_t>(shown);
   if (rest > 0) out += fmt::format("<p class=\"sub\">and {} more</p>\n", rest);
   return out;
+}
+
+// What kept those that waited longest.
+std::string slow_table(const PlayedFleet& fleet) {
+  if (fleet.slow.empty()) return "";
+  std::string out = fmt::format(
+      "<h2>The {} slowest first tokens</h2>\n<div class=\"scroll\"><table><thead><tr>"
+      "<th>request</th><th>due, s</th><th>first token, s</th><th>until sent, s</th>"
+      "<th>answer, s</th><th>prompt</th><th>cached</th><th>output</th><th>replica</th>"
+      "<th>what for</th></tr></thead><tbody>\n",
+      fleet.slow.size());
+  for (const SlowRequest& one : fleet.slow) {
+    out += fmt::format(
+        "<tr><td>{}</td><td>{:.1f}</td><td>{:.3g}</td><td>{:.3g}</td><td>{:.3g}</td><td>{}</td>"
+        "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        one.number, one.due_s, one.first_s, one.sent_s, one.further_s, one.input, one.cached,
+        one.output, one.replica < 0 ? "-" : std::to_string(one.replica), html_escape(one.why));
+  }
+  return out + "</tbody></table></div>\n";
 }
 
 }  // namespace
@@ -183,6 +204,7 @@ std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleet
   for (const PlayedFleet& fleet : fleets.subspan(0, std::min(fleets.size(), kFleetsInAPlot))) {
     out += steps(fleet);
   }
+  if (fleets.size() == 1) out += slow_table(fleets.front());
   return out + "</main></body></html>\n";
 }
 

@@ -110,6 +110,14 @@ void PoolControl::note_finished(int64_t now_ns, bool was_sent) {
   --(was_sent ? in_service_ : held_);
 }
 
+void PoolControl::note_amounts(int64_t now_ns, const Amounts& amounts) {
+  pass(now_ns);
+  report_.requests = amounts.requests;
+  report_.finished = amounts.finished;
+  held_ = static_cast<int>(std::lround(std::min<double>(amounts.held, INT32_MAX)));
+  in_service_ = static_cast<int>(std::lround(std::min<double>(amounts.in_service, INT32_MAX)));
+}
+
 std::string PoolControl::id_of(size_t replica) const {
   return fmt::format("{}.{}", replica, replicas_[replica].starts);
 }

@@ -67,7 +67,17 @@ class PoolControl {
   void note_returned(int64_t now_ns);  // its replica died, and it waits again
   void note_finished(int64_t now_ns, bool was_sent);
   // Of one that a single replica has answered, before it is finished.
-  void note_served(const autoscaler::ServedSums::Request& request) { report_.served.add(request); }
+  void note_served(const autoscaler::ServedSums::Request& request, int64_t count = 1) {
+    report_.served.add(request, count);
+  }
+  // All of it at once, by whoever counts himself: since the beginning, and now.
+  struct Amounts {
+    int64_t requests = 0;
+    int64_t finished = 0;
+    double held = 0;
+    double in_service = 0;
+  };
+  void note_amounts(int64_t now_ns, const Amounts& amounts);
 
   struct Start {
     int replica = 0;
