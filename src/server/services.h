@@ -45,6 +45,7 @@ class ChainService;
 namespace pelton::server {
 
 class Batches;
+class ToolServers;
 
 struct Services {
   struct Options {
@@ -153,6 +154,8 @@ struct Services {
   ModelSleep model_sleep;
   // Of files and batches; null: there are none here. Set before the first request comes.
   Batches* batches = nullptr;
+  // That models call by themselves; null: there are none. Set before the first request comes.
+  ToolServers* tools = nullptr;
   // Of chains; null: there are none here. Set before the first request comes.
   chain_http::ChainService* chains = nullptr;
   std::atomic<bool> leaving = false;   // not ready any more; what still comes is answered
