@@ -157,8 +157,8 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
              with_referenced_items(body, {scope.tenant, scope.services.options.response_store}));
   plan.body = resolved ? *std::move(resolved) : std::move(body);
   api::RequestLimits limits = model.request_limits();
-  if (scope.services.tools != nullptr && model.chat->has_builtin_tools()) {
-    limits.builtins = scope.services.tools->offered();
+  if (scope.services.options.tools != nullptr && model.chat->has_builtin_tools()) {
+    limits.builtins = scope.services.options.tools->offered();
   }
   TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, limits));
   TRY(read_encrypted_reasoning(plan.request, scope));

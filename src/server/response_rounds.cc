@@ -37,7 +37,7 @@ ResponseItem item_of(const OutputItem& item) {
 }
 
 int64_t calls_max_of(const ResponseRounds::Parts& parts) {
-  const int64_t ours = parts.services.tools->calls_max();
+  const int64_t ours = parts.services.options.tools->calls_max();
   return std::min(ours, parts.plan.request.tool_calls_max.value_or(ours));
 }
 
@@ -48,7 +48,7 @@ ResponseRounds::ResponseRounds(Parts parts)
       plan_(parts_.plan),
       calls_max_(calls_max_of(parts_)),
       tokens_left_(parts_.plan.request.generation.max_tokens),
-      session_(*parts_.services.tools) {}
+      session_(*parts_.services.options.tools) {}
 
 void ResponseRounds::add_items(const ResponseAnswer& answer) {
   for (const OutputItem& item : answer.round_items()) {

@@ -61,6 +61,7 @@ struct Services {
     std::string root_path = {};                  // may stand before every path; empty: none
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
+    ToolServers* tools = nullptr;  // that models call by themselves; outlives it; null: there are none
     access::RequestReporter::Options reports;
     WorkPool::Options compile_pool = {};
     WorkPool::Options preparation_pool = preparation_pool_options();
@@ -154,8 +155,6 @@ struct Services {
   ModelSleep model_sleep;
   // Of files and batches; null: there are none here. Set before the first request comes.
   Batches* batches = nullptr;
-  // That models call by themselves; null: there are none. Set before the first request comes.
-  ToolServers* tools = nullptr;
   // Of chains; null: there are none here. Set before the first request comes.
   chain_http::ChainService* chains = nullptr;
   std::atomic<bool> leaving = false;   // not ready any more; what still comes is answered
