@@ -31,6 +31,7 @@
 #include "apps/serve_foreign_flags.h"
 #include "apps/serve_worker.h"
 #include "apps/sleep_flags.h"
+#include "apps/tool_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "apps/weights_from.h"
@@ -173,6 +174,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   // The port first: a taken one should be reported before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
              open_response_store(arguments, clock, log));
+  TRY_ASSIGN(const std::unique_ptr<server::ToolServers> tools, open_tool_servers(arguments, log));
   Reporting reporting;
   TRY(reporting.open(arguments, log));
   TRY_ASSIGN(server::Server::Options server_options, server_options_of(arguments));
@@ -180,6 +182,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   server_options.cors = cors;
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
+  server_options.tools = tools.get();
   server_options.reports = reporting.options();
   const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
@@ -318,6 +321,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : lora_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : tool_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batches_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));

@@ -28,8 +28,8 @@ void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
   } else if (type != nullptr && *type == "allowed_tools") {
     allow_some(body, choice, offered_name, read);
   } else {
-    choice.refuse("type", fmt::format("'{}' must be 'function' or 'allowed_tools'; this server "
-                                      "runs no tools itself",
+    choice.refuse("type", fmt::format("'{}' must be 'function' or 'allowed_tools'; the model "
+                                      "chooses itself when it calls others",
                                       choice.path("type")));
   }
 }
@@ -44,6 +44,7 @@ void apply_choice(const Fields& body, ToolFields& read) {
   if (word == nullptr) return;
   if (*word == "none") {
     read.functions.clear();
+    read.builtins = {};
   } else if (*word == "required") {
     require_one(body, read);
   } else if (*word != "auto") {
@@ -53,13 +54,21 @@ void apply_choice(const Fields& body, ToolFields& read) {
 
 }  // namespace
 
-ToolFields read_response_tools(const Fields& body) {
+ToolFields read_response_tools(const Fields& body, BuiltinTools offered) {
   ToolFields read;
+  const auto take_builtin = [&](std::string_view type) {
+    const bool browser = offered.browser && type.starts_with("web_search");
+    const bool python = offered.python && type == "code_interpreter";
+    read.builtins.browser |= browser;
+    read.builtins.python |= python;
+    return browser || python;
+  };
   read_tool_list(body,
                  {.type = "function",
                   .nouns = "functions",
                   .name_field = "name",
-                  .ignored = "this server runs no tools itself",
+                  .ignored = "this server runs no such tool",
+                  .take_other = take_builtin,
                   .read_one = read_function_members},
                  read);
   apply_choice(body, read);

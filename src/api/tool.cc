@@ -220,6 +220,7 @@ void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) 
       return;
     }
     if (type != nullptr && *type != list.type) {
+      if (list.take_other && list.take_other(*type)) continue;
       // Agents send tool kinds of their own vendor; the model can do without them.
       read.warnings.push_back(fmt::format("{} ignored: {}", path, list.ignored));
       continue;

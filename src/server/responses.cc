@@ -19,6 +19,7 @@
 #include "server/request_pipeline.h"
 #include "server/response_answer.h"
 #include "server/response_plan.h"
+#include "server/response_rounds.h"
 #include "server/resumed_answers.h"
 
 namespace pelton::server {
@@ -41,6 +42,8 @@ ResponseOutput::Options output_options(const api::ResponseRequest& request, std:
                                   .logprobs = request.top_logprobs >= 0,
                                   .may_call = !request.tools.empty(),
                                   .one_call = !request.parallel_calls,
+                                  .runs_builtins = request.builtins.any(),
+                                  .code_outputs = request.code_outputs,
                                   .response_id = std::move(id),
                                   .reasoning_summary = request.reasoning_summary};
   if (request.generation.stream) options.framing = framing;
@@ -227,6 +230,8 @@ class ResponseCreation final : public ModelRequest {
     }
     const api::ResponseRequest& request = plan_->request;
     scope.use_known_prompt(plan_->prompt->tokens);
+    deadline_ns_ = with.deadline_ns;
+    if (request.builtins.any()) guide_ = with.guide;
     auto error = keep(engine_work(scope, request.generation,
                                   {.id = random_id("resp_", {.seed = scope.identity.draw()}),
                                    .prompt = std::move(plan_->prompt->tokens),
@@ -236,7 +241,7 @@ class ResponseCreation final : public ModelRequest {
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
                                    .seed_if_none = scope.identity.draw_seed(),
-                                   .may_call = !request.tools.empty(),
+                                   .may_call = !request.tools.empty() || request.builtins.any(),
                                    .reasoning = plan_->prompt->reasoning}),
                       work_);
     work_.answers = 1;
@@ -253,6 +258,9 @@ class ResponseCreation final : public ModelRequest {
   const std::shared_ptr<ResponseLink> link_;
   std::shared_ptr<ResponsePlan> plan_;
   EngineWork work_;
+  // For further rounds of one that tools are run for.
+  std::optional<grammar::GrammarState> guide_;
+  std::optional<int64_t> deadline_ns_;
 };
 
 ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Services& services) {
@@ -266,6 +274,17 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
       .on_ended = {}};
   options.head.created_at = call.identity->created_s();
   options.output.functions = parsed_functions(request.tools, *call.model->chat);
+  if (request.builtins.any()) {
+    options.rounds =
+        std::make_shared<ResponseRounds>(ResponseRounds::Parts{.services = services,
+                                                               .model = call.model,
+                                                               .tenant = call.tenant,
+                                                               .identity = call.identity,
+                                                               .id = work_.id,
+                                                               .plan = *plan_,
+                                                               .guide = std::move(guide_),
+                                                               .deadline_ns = deadline_ns_});
+  }
   if (request.encrypted_reasoning) {
     options.output.encrypt_reasoning = [&services, tenant = call.tenant](std::string_view text) {
       return services.encrypted_reasoning.encrypt(text, tenant);
@@ -277,6 +296,8 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
 void ResponseCreation::start(Call call, Services& services) {
   link_->compiling = false;
   const std::string id = work_.id;
+  // What is said between its rounds no other server can repeat.
+  if (plan_->request.builtins.any()) call.observer.reset();
   ResponseAnswer::Options options = answer_options(call, services);
   std::vector<EngineWork> all;
   all.push_back(std::move(work_));
