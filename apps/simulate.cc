@@ -379,7 +379,15 @@ Result<void> run(const cli::Arguments& arguments) {
   const bool sweeps =
       scenario.sweep && (!arguments.knows(scenario.sweep->flag) ||
                          arguments.source(scenario.sweep->flag) != cli::Arguments::Source::kWord);
-  return sweeps ? run_sweep(all, played, scenario) : run_once(all, played, &scenario);
+  if (!sweeps) return run_once(all, played, &scenario);
+  for (const char* const flag : {"--days", "--seeds", "--check-fluid", "--record-facts"}) {
+    if (!arguments.has(flag)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is of one run, and {} plays one for each {}: give one", flag,
+                             scenario.name, scenario.sweep->flag),
+                 flag};
+  }
+  return run_sweep(all, played, scenario);
 }
 
 // Some are of this machine alone.

@@ -148,9 +148,10 @@ std::string year_text(const Years& years, const YearOptions& options, double too
   const YearResult& first = years.results.front();
   const report::Interval interval = report::mean_interval(years.availabilities());
   std::string text = fmt::format(
-      "{:.0f} days of {} pools, {} run{}: {:.3g} requests, {:.2f} replicas on average and {} at "
+      "{:g} days of {} pool{}, {} run{}: {:.3g} requests, {:.2f} replicas on average and {} at "
       "most\navailability (first token within {:g} s) {}",
-      options.duration_s / kDay_s, options.pools, years.results.size(),
+      options.duration_s / kDay_s, options.pools, options.pools == 1 ? "" : "s",
+      years.results.size(),
       years.results.size() == 1 ? "" : "s", first.requests,
       first.figures.replica_hours * 3600 / options.duration_s, first.figures.most, options.late_s,
       nines(interval.mean));

@@ -80,7 +80,7 @@ TEST(Parameters, AgreesWithTheCheckpointsTensors) {
     }
     const families::ModelConfig shape = shape_of(model);
     EXPECT_EQ(count_parameters(shape).total(), parameters) << model;
-    // Biases of experts are stored in 16 bits, which `expert_bits` does not tell apart.
+    // Biases of experts are stored in 16 bits, which `expert_bits` does not distinguish.
     EXPECT_NEAR(weight_bytes(shape) / static_cast<double>(bytes), 1, 1e-3) << model;
   }
 }
