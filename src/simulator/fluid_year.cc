@@ -303,7 +303,7 @@ Result<void> check(const YearOptions& options) {
   };
   if (!options.fleet.autoscaling) {
     return bad("autoscale",
-               "a year is played of a fleet that is scaled: give --autoscale or [scale]");
+               "--days is of a fleet that is scaled: give --autoscale or a scenario's [scale]");
   }
   if (const std::optional<Error> refusal = fluid_refusal(options.fleet)) return *refusal;
   if (!options.fleet.faults.empty()) {

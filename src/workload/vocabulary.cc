@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -68,8 +69,10 @@ void Vocabulary::append(Text& text, int tokens, Draws& draws) const {
   const auto last = static_cast<int64_t>(words_.size()) - 1;
   if (ids_are_places_) {
     // A long prompt of a large vocabulary: no word is looked up.
-    for (int i = 0; i < tokens; ++i) {
-      text.ids.push_back(static_cast<TokenId>(draws.integer(0, last)));
+    const size_t before = text.ids.size();
+    text.ids.resize(before + static_cast<size_t>(std::max(tokens, 0)));
+    for (TokenId& id : std::span(text.ids).subspan(before)) {
+      id = static_cast<TokenId>(draws.integer(0, last));
     }
     return;
   }
