@@ -6,6 +6,7 @@ usage: tuned_configs_test.py BINARY
 import pathlib
 import subprocess
 import sys
+import tempfile
 import tomllib
 import unittest
 
@@ -37,9 +38,12 @@ class TunedConfigs(unittest.TestCase):
 
     def test_a_name_that_serve_does_not_know_is_refused(self):
         wrong = ROOT / "configs" / "gpt-oss-20b" / "l4.toml"
-        text = wrong.read_text().replace("max-num-seqs", "max-num-seks")
-        done = subprocess.run([BINARY, "serve", "model", "--config", "/dev/stdin", "--print-config"], input=text, capture_output=True,
-                              text=True, timeout=20, check=False)
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write(wrong.read_text().replace("max-num-seqs", "max-num-seks"))
+            file.flush()
+            done = subprocess.run([BINARY, "serve", "model", "--config", file.name, "--print-config"], capture_output=True, text=True,
+                                  timeout=20, check=False)
+        self.assertIn("did you mean 'max-num-seqs'", done.stderr)
         self.assertEqual(done.returncode, 2)
 
 
