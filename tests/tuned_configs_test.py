@@ -44,7 +44,7 @@ class TunedConfigs(unittest.TestCase):
             done = subprocess.run([BINARY, "serve", "model", "--config", file.name, "--print-config"], capture_output=True, text=True,
                                   timeout=20, check=False)
         self.assertIn("did you mean 'max-num-seqs'", done.stderr)
-        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.returncode, 3)
 
 
 if __name__ == "__main__":
