@@ -2,6 +2,7 @@
 // objectives becomes a configuration file.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -45,7 +46,11 @@ Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag
   }
   if (!play.ok()) return play.error();
   TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(*play));
-  const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
+  // Of a metric without a bound only the percentile counts.
+  std::vector<report::Objective> bounds;
+  std::ranges::copy_if(objectives, std::back_inserter(bounds),
+                       [](const report::Objective& one) { return std::isfinite(one.bound_ms); });
+  const report::Summary summary = report::summarize(result.records, result.duration_s, bounds);
   point.tokens_per_s = summary.output_tokens_per_s;
   const double replicas = result.scaling
                               ? result.scaling->replica_s / std::max(result.duration_s, 1e-9)
