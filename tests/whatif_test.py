@@ -143,10 +143,14 @@ class ScaledFleet(unittest.TestCase):
         load = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 2, "--num-prompts", 60, "--input-len", 100, "--output-len", 40]
         said = pelton(*load, "--vary", "max-num-seqs=1,16", "--seeds", 3, "--max-num-batched-tokens", 256)
         self.assertRegex(said, r"gain of the best over the flags as they stand: [+-]\d+\.\d %.*95 % interval .*3 seeds")
-        said = pelton(*load, "--workload", "conversation", "--ablate")
+        shared = self.folder / "shared.json"
+        shared.write_text(json.dumps({"name": "shared", "dataset": "prefix_repetition", "prefix_count": 3, "prefix_tokens": 600,
+                                      "suffix_tokens": 100, "output_tokens": 40, "count": 60, "rate": 1}))
+        load = ["tune", "gpt-oss-20b", "--gpu", "l4", "--workload", shared]
+        said = pelton(*load, "--ablate")
         self.assertRegex(said, r"(?m)^nothing +[\d.]+ +\+0\.0 %")
         self.assertRegex(said, r"(?m)^speculation +is off$")
-        rows = {row["off"]: row for row in json.loads(pelton(*load, "--workload", "conversation", "--ablate", "--json", "-"))}
+        rows = {row["off"]: row for row in json.loads(pelton(*load, "--ablate", "--json", "-"))}
         self.assertGreater(rows["prefix cache"]["p90_ttft_ms"], rows["nothing"]["p90_ttft_ms"])
         self.assertIn("--vary", pelton(*load, "--ablate", "--vary", "max-num-seqs=1,2", code=2))
 
