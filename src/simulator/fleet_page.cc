@@ -212,15 +212,26 @@ std::string slow_table(const PlayedFleet& fleet) {
   return out + "</tbody></table></div>\n";
 }
 
+// Of several lines: as they stand, since their columns are even.
+std::string note_html(const std::string& note) {
+  if (note.find('\n') == std::string::npos) {
+    return fmt::format("<p class=\"sub\">{}</p>\n", html_escape(note));
+  }
+  std::string out = "<div class=\"scroll\"><pre>";
+  for (size_t at = 0; at < note.size();) {
+    const size_t end = std::min(note.find('\n', at), note.size());
+    out += html_escape(std::string_view(note).substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
+  return out + "</pre></div>\n";
+}
+
 }  // namespace
 
 std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleets) {
   std::string out = report::page_begin(page.title);
   for (const std::string& note : page.notes) {
-    const bool is_table = note.find('\n') != std::string::npos;
-    out += fmt::format(fmt::runtime(is_table ? "<div class=\"scroll\"><pre>{}</pre></div>\n"
-                                             : "<p class=\"sub\">{}</p>\n"),
-                       html_escape(note));
+    out += note_html(note);
   }
   out += table(page.first, fleets);
   if (!page.plots.empty()) {
