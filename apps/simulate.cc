@@ -72,9 +72,8 @@ std::string preamble(const cli::Arguments& arguments, const HardwareChoice& choi
 
 simulator::PlayedFleet played(const cli::Arguments& arguments, std::string name,
                               const SimulationOptions& options, const SimulationResult& result) {
-  const double price = options.autoscaling ? options.autoscaling->policy.price_each : 0;
   return simulator::played_fleet(std::move(name), options, result,
-                                 arguments.number("--late-seconds"), price);
+                                 arguments.number("--late-seconds"), price_of(arguments, options));
 }
 
 // What a scenario stands on, and what the numbers are worth.
@@ -429,7 +428,15 @@ Result<void> run(const cli::Arguments& arguments) {
   const bool sweeps =
       scenario.sweep && (!arguments.knows(scenario.sweep->flag) ||
                          arguments.source(scenario.sweep->flag) != cli::Arguments::Source::kWord);
-  return sweeps ? run_sweep(all, played, scenario) : run_once(all, played, &scenario);
+  if (!sweeps) return run_once(all, played, &scenario);
+  for (const char* const flag : {"--days", "--seeds", "--check-fluid", "--record-facts"}) {
+    if (!arguments.has(flag)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is of one run, and {} plays one for each {}: give one", flag,
+                             scenario.name, scenario.sweep->flag),
+                 flag};
+  }
+  return run_sweep(all, played, scenario);
 }
 
 // Some are of this machine alone.
@@ -572,9 +579,14 @@ std::vector<cli::Flag> fleet_flags() {
            .kind = cli::Flag::Kind::kNumber,
            .default_text = "2",
            .most = 86'400},
+          {.name = "--price",
+           .value = "DOLLARS",
+           .help = "of a replica for an hour; default what [scale] says, or nobody asks",
+           .kind = cli::Flag::Kind::kNumber,
+           .most = 1e6},
           {.name = "--html",
            .value = "FILE",
-           .help = "also write a page: load, replicas, late requests, hours over one time axis"},
+           .help = "also write a page: load, replicas, late requests, money over one time axis"},
           {.name = "--json", .value = "FILE", .help = "also write the result; - is stdout"}};
 }
 

@@ -148,10 +148,10 @@ std::string year_text(const Years& years, const YearOptions& options, double too
   const YearResult& first = years.results.front();
   const report::Interval interval = report::mean_interval(years.availabilities());
   std::string text = fmt::format(
-      "{:.0f} days of {} pools, {} run{}: {:.3g} requests, {:.2f} replicas on average and {} at "
+      "{:g} days of {} pool{}, {} run{}: {:.3g} requests, {:.2f} replicas on average and {} at "
       "most\navailability (first token within {:g} s) {}",
-      options.duration_s / kDay_s, options.pools, years.results.size(),
-      years.results.size() == 1 ? "" : "s", first.requests,
+      options.duration_s / kDay_s, options.pools, options.pools == 1 ? "" : "s",
+      years.results.size(), years.results.size() == 1 ? "" : "s", first.requests,
       first.figures.replica_hours * 3600 / options.duration_s, first.figures.most, options.late_s,
       nines(interval.mean));
   if (interval.has_bounds) {
@@ -164,6 +164,7 @@ std::string year_text(const Years& years, const YearOptions& options, double too
       first.figures.ttft_p50_s.value_or(0), first.figures.ttft_p90_s.value_or(0),
       first.figures.ttft_p99_s.value_or(0), first.figures.replica_hours, first.figures.used_hours,
       first.figures.needed_hours, causes_table(years));
+  if (first.figures.cost) text += fmt::format("cost {:.2f}\n", *first.figures.cost);
   const std::vector<simulator::CauseShare> causes = years.causes();
   const auto worst = std::ranges::find_if(
       causes, [](const simulator::CauseShare& one) { return one.incidents > 0; });
@@ -225,6 +226,16 @@ Result<void> write_year_page(const cli::Arguments& arguments, const Years& years
 }
 
 }  // namespace
+
+double price_of(const cli::Arguments& arguments, const simulator::SimulationOptions& options) {
+  if (arguments.has("--price")) return arguments.number("--price");
+  return options.autoscaling ? options.autoscaling->policy.price_each : 0;
+}
+
+bool is_of_whole_run(std::string_view flag) {
+  return flag == "--check-fluid" || flag == "--seeds" || flag == "--days" || flag == "--pools" ||
+         flag == "--fluid-tick" || flag == "--failure-zones" || flag == "--without";
+}
 
 std::vector<Flag> fluid_flags() {
   return {
@@ -317,6 +328,9 @@ Result<void> run_year(const cli::Arguments& arguments, const std::string& model,
                                 {{"num-prompts", std::to_string(kSampled)}}));
     TRY_ASSIGN(const Play play, read_play(sampled, model, scenario));
     TRY_ASSIGN(options, read_year(sampled, play, scenario));
+    if (options.fleet.autoscaling) {
+      options.fleet.autoscaling->policy.price_each = price_of(arguments, options.fleet);
+    }
     TRY_ASSIGN(const cost_model::StepTimeModel times, times_of(play));
     TRY_ASSIGN(YearResult result, simulator::simulate_year(options, times));
     years.results.push_back(std::move(result));
@@ -345,10 +359,9 @@ Result<void> run_seeds(const cli::Arguments& arguments, const std::string& model
   const auto play_one = [&](const cli::Arguments& seeded) -> Result<void> {
     TRY_ASSIGN(const Play play, read_play(seeded, model, scenario));
     TRY_ASSIGN(const SimulationResult result, simulate_play(play));
-    const double price = play.options.autoscaling ? play.options.autoscaling->policy.price_each : 0;
-    fleets.push_back(simulator::played_fleet(fmt::format("seed {}", seeded.integer("--seed")),
-                                             play.options, result,
-                                             arguments.number("--late-seconds"), price));
+    fleets.push_back(simulator::played_fleet(
+        fmt::format("seed {}", seeded.integer("--seed")), play.options, result,
+        arguments.number("--late-seconds"), price_of(arguments, play.options)));
     return {};
   };
   TRY(for_seeds(arguments, play_one));

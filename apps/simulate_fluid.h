@@ -14,6 +14,10 @@
 namespace pelton::apps {
 
 std::vector<cli::Flag> fluid_flags();
+// Of these, one that other verbs do not know which play single runs.
+bool is_of_whole_run(std::string_view flag);
+// Of a replica for an hour: --price, or what scales it says; 0: not known.
+double price_of(const cli::Arguments& arguments, const simulator::SimulationOptions& options);
 
 // --check-fluid: the same load at the other fidelity, and how far the two are apart.
 Result<std::string> check_fluid_text(const cli::Arguments& arguments, const Play& play,

@@ -2,13 +2,17 @@
 // objectives becomes a configuration file.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "apps/simulate_fluid.h"
 #include "apps/simulated_play.h"
+#include "apps/tune_point.h"
 #include "apps/variations.h"
 #include "apps/verbs.h"
 #include "base/file.h"
@@ -19,24 +23,15 @@
 #include "report/goodput.h"
 #include "report/percentile.h"
 #include "report/summary.h"
+#include "simulator/fleet.h"
 
 namespace pelton::apps {
 namespace {
 
 using cli::Flag;
 
-constexpr size_t kPointsMax = 1000;
-
-struct Point {
-  Settings settings;
-  std::string why_not;  // it cannot be played; empty: it was
-  double tokens_per_s = 0;
-  double per_replica = 0;
-  std::vector<double> p90_ms;  // of each objective's metric
-  bool keeps = false;          // all objectives
-  double excess = 0;           // of the objective that is missed most, as a share of it
-  bool is_front = false;       // none is better in everything
-};
+constexpr size_t kPointsMax = 10'000;
+constexpr size_t kSeededMax = 16;  // points of a front that --seeds plays again
 
 // Settings that are no flag's value are an error; those that fit on no machine are a row that says
 // so.
@@ -51,7 +46,11 @@ Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag
   }
   if (!play.ok()) return play.error();
   TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(*play));
-  const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
+  // Of a metric without a bound only the percentile counts.
+  std::vector<report::Objective> bounds;
+  std::ranges::copy_if(objectives, std::back_inserter(bounds),
+                       [](const report::Objective& one) { return std::isfinite(one.bound_ms); });
+  const report::Summary summary = report::summarize(result.records, result.duration_s, bounds);
   point.tokens_per_s = summary.output_tokens_per_s;
   const double replicas = result.scaling
                               ? result.scaling->replica_s / std::max(result.duration_s, 1e-9)
@@ -77,24 +76,6 @@ const Point* best_of(const std::vector<Point>& points) {
     if (best == nullptr || one.per_replica > best->per_replica) best = &one;
   }
   return best;
-}
-
-bool is_better_in_all(const Point& one, const Point& other) {
-  bool is_better = one.per_replica > other.per_replica;
-  if (one.per_replica < other.per_replica) return false;
-  for (size_t i = 0; i < one.p90_ms.size(); ++i) {
-    if (one.p90_ms[i] > other.p90_ms[i]) return false;
-    is_better = is_better || one.p90_ms[i] < other.p90_ms[i];
-  }
-  return is_better;
-}
-
-void mark_front(std::vector<Point>& points) {
-  for (Point& one : points) {
-    one.is_front = one.why_not.empty() && std::ranges::none_of(points, [&](const Point& other) {
-                     return other.why_not.empty() && is_better_in_all(other, one);
-                   });
-  }
 }
 
 // What keeps the objectives before what does not, and of the latter what misses them least.
@@ -157,12 +138,128 @@ std::string table(const std::vector<Point>& points,
   return out;
 }
 
+// --seeds: those of the front with an interval, and how much the best one gains over the settings
+// that the flags give without any --vary; seed by seed, so that the load is the same for both.
+Result<std::string> play_seeds(const cli::Arguments& arguments, const std::vector<Flag>& flags,
+                               const std::vector<report::Objective>& objectives,
+                               std::vector<Point>& points) {
+  const int64_t first = arguments.integer("--seed");
+  const int64_t count = arguments.integer("--seeds");
+  const auto play = [&](const Settings& settings) -> Result<std::vector<double>> {
+    std::vector<double> values;
+    for (int64_t i = 0; i < count; ++i) {
+      TRY_ASSIGN(const cli::Arguments seeded,
+                 cli::with_values(flags, arguments, {{"seed", std::to_string(first + i)}}));
+      TRY_ASSIGN(const Point point, play_point(seeded, flags, settings, objectives));
+      values.push_back(point.per_replica);
+    }
+    return values;
+  };
+  const Point* const best = best_of(points);
+  std::vector<double> best_values;
+  size_t played = 0;
+  for (Point& one : points) {
+    const bool is_best = &one == best;
+    if (!is_best && (!one.is_front || ++played > kSeededMax)) continue;
+    TRY_ASSIGN(const std::vector<double> values, play(one.settings));
+    one.per_replica_seeds = report::mean_interval(values);
+    if (is_best) best_values = values;
+  }
+  if (best == nullptr) return std::string();
+  TRY_ASSIGN(const std::vector<double> otherwise, play({}));
+  std::vector<double> gains;
+  for (size_t i = 0; i < best_values.size(); ++i) {
+    gains.push_back(100 * (best_values[i] / std::max(otherwise[i], 1e-9) - 1));
+  }
+  const report::Interval gain = report::mean_interval(gains);
+  return fmt::format(
+      "gain of the best over the flags as they stand: {:+.1f} % tokens/s of a replica, 95 % "
+      "interval {:+.1f} to {:+.1f} % ({} seeds)\n",
+      gain.mean, gain.low, gain.high, count);
+}
+
+struct Feature {
+  std::string name;
+  Settings off;
+  bool is_on = true;
+};
+
+std::vector<Feature> features_of(const cli::Arguments& arguments, const Play& play) {
+  const simulator::SimulationOptions& options = play.options;
+  return {
+      {"prefix cache", {{"enable-prefix-caching", "false"}}, options.replica.prefix_cache},
+      {"asynchronous scheduling",
+       {{"steps-in-flight", "1"}},
+       options.replica.steps_in_flight_max > 1},
+      {"speculation", {{"speculative-tokens", "0"}}, arguments.integer("--speculative-tokens") > 0},
+      {"router",
+       {{"router", "round-robin"}},
+       simulator::replicas_max(options) > 1 && arguments.text("--router") != "round-robin"},
+      {"prefills first",
+       {{"scheduling-policy", "decode-first"}},
+       arguments.text("--scheduling-policy") == "prefill-first"},
+      {"KV cache in fewer bits",
+       {{"kv-cache-dtype", "auto"}},
+       arguments.text("--kv-cache-dtype") == "int8" ||
+           arguments.text("--kv-cache-dtype") == "fp8"}};
+}
+
+// --ablate: each feature off, one at a time, on the same load with the same seed.
+Result<void> ablate(const cli::Arguments& arguments, const std::vector<Flag>& flags) {
+  constexpr double kNoBound = std::numeric_limits<double>::infinity();
+  const std::vector<report::Objective> metrics = {{report::Metric::kTtft, kNoBound},
+                                                  {report::Metric::kItl, kNoBound}};
+  TRY_ASSIGN(const Play play, read_play(arguments, arguments.text("MODEL"), nullptr));
+  TRY_ASSIGN(const Point whole, play_point(arguments, flags, {}, metrics));
+  std::string out = fmt::format("{:<26} {:>12} {:>8} {:>12} {:>8} {:>12} {:>8}\n", "off",
+                                "tokens/s", "", "TTFT p90 ms", "", "ITL p90 ms", "");
+  std::string json;
+  base::JsonWriter w(json);
+  w.begin_array();
+  const auto add = [&](const std::string& name, const Point& point) {
+    const auto change = [](double value, double before) {
+      return before > 0 ? fmt::format("{:+.1f} %", 100 * (value / before - 1)) : std::string("-");
+    };
+    out += fmt::format("{:<26} {:>12.1f} {:>8} {:>12.1f} {:>8} {:>12.2f} {:>8}\n", name,
+                       point.tokens_per_s, change(point.tokens_per_s, whole.tokens_per_s),
+                       point.p90_ms[0], change(point.p90_ms[0], whole.p90_ms[0]), point.p90_ms[1],
+                       change(point.p90_ms[1], whole.p90_ms[1]));
+    w.begin_object().key("off").string(name).key("output_throughput").number(point.tokens_per_s);
+    w.key("p90_ttft_ms").number(point.p90_ms[0]).key("p90_itl_ms").number(point.p90_ms[1]);
+    w.end_object();
+  };
+  add("nothing", whole);
+  for (const Feature& one : features_of(arguments, play)) {
+    if (!one.is_on) {
+      out += fmt::format("{:<26} is off\n", one.name);
+      continue;
+    }
+    TRY_ASSIGN(const Point point, play_point(arguments, flags, one.off, metrics));
+    if (point.why_not.empty()) {
+      add(one.name, point);
+    } else {
+      out += fmt::format("{:<26} {}\n", one.name, point.why_not);
+    }
+  }
+  w.end_array();
+  if (arguments.has("--json")) {
+    if (arguments.text("--json") == "-") return write_output(json + "\n");
+    TRY(base::write_file(arguments.text("--json"), json + "\n"));
+  }
+  return write_text(out + "modelled, not measured\n");
+}
+
 // What `serve --config` reads; settings that it does not know stand behind a #.
 std::string config_text(const Point& best, const std::string& model, const std::string& load) {
   const std::vector<Flag> flags = serve_verb().flags;
   std::string out =
       fmt::format("# pelton tune: {} under {}; modelled, not measured\n", model, load);
   for (const auto& [name, value] : best.settings) {
+    // By what serve calls it.
+    if (name == "layout" && value.starts_with("tp") && value.find_first_of("ep", 2) == value.npos) {
+      out += fmt::format("tensor-parallel-size = {}\n", value.substr(2));
+      continue;
+    }
     const auto flag = std::ranges::find(flags, "--" + name, &Flag::name);
     const bool is_bare = value == "true" || value == "false" ||
                          value.find_first_not_of("0123456789") == std::string::npos;
@@ -213,9 +310,14 @@ Result<void> run(const cli::Arguments& arguments) {
         fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
         axis.key};
   }
-  TRY_ASSIGN(const std::vector<report::Objective> objectives,
+  TRY_ASSIGN(std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
+  if (objectives.empty()) {
+    constexpr double kNoBound = std::numeric_limits<double>::infinity();
+    objectives = {{report::Metric::kTtft, kNoBound}, {report::Metric::kTpot, kNoBound}};
+  }
   const std::vector<Flag> flags = tune_verb().flags;
+  if (arguments.has("--ablate")) return ablate(arguments, flags);
   std::vector<Point> points;
   std::string searched;
   if (arguments.text("--search") == "halving") {
@@ -227,7 +329,19 @@ Result<void> run(const cli::Arguments& arguments) {
     }
   }
   mark_front(points);
+  if (arguments.has("--seeds")) {
+    TRY_ASSIGN(const std::string gain, play_seeds(arguments, flags, objectives, points));
+    searched += gain;
+  }
   const Point* const best = best_of(points);
+  if (arguments.has("--html")) {
+    const std::string chosen = best == nullptr ? "none is within the objectives"
+                                               : "best: " + settings_text(best->settings);
+    TRY(base::write_file(
+        arguments.text("--html"),
+        tune_page("pelton tune: " + arguments.text("MODEL"),
+                  {chosen, searched, "Modelled, not measured."}, points, objectives)));
+  }
   if (arguments.has("--out") && best != nullptr) {
     const std::string load =
         arguments.has("--workload") ? arguments.text("--workload") : std::string("these flags");
@@ -266,37 +380,57 @@ cli::Verb tune_verb() {
                  .value = "FLAG=V,V",
                  .help = "values of a flag of simulate, as max-num-seqs=16,64 or "
                          "kv-cache-dtype=auto,int8; default slots and tokens a step",
-                 .many = true},
+                 .many = true,
+                 .not_with = {{"--ablate"}}},
                 {.name = "--objectives",
                  .value = "BOUNDS",
-                 .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds"},
+                 .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds",
+                 .not_with = {{"--ablate"}}},
                 {.name = "--search",
                  .value = "HOW",
                  .help = "all: every combination; halving: all of them shortly, the better eighth "
                          "longer, then the best one's neighbours",
                  .default_text = "all",
                  .choices = {"all", "halving"},
-                 .not_with = {{"--requests"}, {"--facts"}}},
+                 .not_with = {{"--requests"}, {"--facts"}, {"--ablate"}}},
                 {.name = "--out",
                  .value = "FILE",
                  .help = "the best settings, for serve --config",
-                 .may_be_empty = false},
+                 .may_be_empty = false,
+                 .not_with = {{"--ablate"}}},
+                {.name = "--seeds",
+                 .value = "N",
+                 .help = "so many seeds of the front and of the flags without --vary: intervals, "
+                         "and what the best gains",
+                 .kind = Flag::Kind::kInteger,
+                 .least = 2,
+                 .most = 1000,
+                 .not_with = {{"--ablate"}}},
+                {.name = "--ablate",
+                 .help = "no search: each feature off, one at a time, and what that does to TTFT "
+                         "and ITL",
+                 .kind = Flag::Kind::kSwitch},
+                {.name = "--html",
+                 .value = "FILE",
+                 .help = "also write a page with the fronts",
+                 .may_be_empty = false,
+                 .not_with = {{"--ablate"}}},
                 {.name = "--json",
                  .value = "FILE",
                  .help = "also write every combination's figures; - is stdout"}},
-      .examples = {"pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 "
-                   "--objectives 'ttft:1000 tpot:30' --out serve.toml",
-                   "pelton tune gpt-oss-20b --gpu l4 --vary max-num-seqs=8,16,32 --vary "
-                   "kv-cache-dtype=auto,int8 --request-rate 4 --num-prompts 200"},
+      .examples =
+          {"pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 "
+           "--objectives 'ttft:1000 tpot:30' --out serve.toml",
+           "pelton tune gpt-oss-20b --gpu l4 --vary max-num-seqs=8,16,32 --vary "
+           "kv-cache-dtype=auto,int8 --request-rate 4 --num-prompts 200",
+           "pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 --ablate"},
       .run = run};
   for (Flag& flag : simulate_verb().flags) {
-    const bool is_other =
-        flag.name == "--json" || flag.name == "--html" || flag.name == "--goodput" ||
-        flag.name == "--metric-percentiles" || flag.name == "--late-seconds" ||
-        flag.name == "--scenario" || flag.name == "--list" || flag.name == "--check-fluid" ||
-        flag.name == "--seeds" || flag.name == "--days" || flag.name == "--pools" ||
-        flag.name == "--fluid-tick" || flag.name == "--failure-zones" || flag.name == "--without" ||
-        flag.name == "--record-facts";
+    const bool is_other = flag.name == "--json" || flag.name == "--html" ||
+                          flag.name == "--goodput" || flag.name == "--metric-percentiles" ||
+                          flag.name == "--late-seconds" || flag.name == "--scenario" ||
+                          flag.name == "--list" || flag.name == "--price" ||
+                          is_of_whole_run(flag.name) || flag.name == "--record-facts";
     if (!is_other) verb.flags.push_back(std::move(flag));
   }
   return verb;

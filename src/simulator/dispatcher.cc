@@ -246,13 +246,16 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
 }
 
 void Dispatcher::note_events(int replica, std::span<const kv::Event> events) {
-  for (const kv::Event& event : events) {
-    if (event.tier != kv::kDevice) continue;
-    view_.note({.worker = replica,
-                .group = event.group,
-                .stored = event.kind == kv::Event::Kind::kStored,
-                .name = event.block},
-               options_.groups);
+  constexpr size_t kAhead = 8;
+  const auto seen = [&](const kv::Event& event) {
+    return gateway::BlockView::Event{.worker = replica,
+                                     .group = event.group,
+                                     .stored = event.kind == kv::Event::Kind::kStored,
+                                     .name = event.block};
+  };
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i + kAhead < events.size()) view_.prefetch(seen(events[i + kAhead]), options_.groups);
+    if (events[i].tier == kv::kDevice) view_.note(seen(events[i]), options_.groups);
   }
 }
 

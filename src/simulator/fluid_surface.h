@@ -1,6 +1,7 @@
 // The capacity surface that the fluid fidelity moves on: how long a step takes by how many rows
 // decode, how much context they have and how many tokens of prompts are beside them. Rows need not
-// be whole: between two it is drawn straight. Pure but for what it remembers; one thread.
+// be whole: between two it is drawn straight. Numbers of tokens count to one part in 128. Pure but
+// for what it remembers; one thread.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,21 @@ class FluidSurface {
   double prompt_tokens_max(double rows) const;
 
  private:
-  double whole_s(int64_t rows, int64_t context, const Prompt& prompt) const;
+  // Of a step, by whole numbers.
+  struct Step {
+    int64_t rows = 0;
+    int64_t context = 0;
+    int64_t tokens = 0;
+    int64_t cached = 0;
+
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  struct Known {
+    Step step = {.rows = -1};
+    double seconds = 0;
+  };
+  double whole_s(const Step& step) const;
+  double modelled_s(const Step& step) const;
 
   const cost_model::StepTimeModel& times_;
   cost_model::Windows windows_;
@@ -36,6 +51,7 @@ class FluidSurface {
   int beside_decodes_;  // 0: no bound
   double noise_;        // mean of what steps take beyond the model
   double prompt_noise_;
+  mutable std::vector<Known> known_;  // by a hash of the step
 };
 
 }  // namespace pelton::simulator

@@ -303,9 +303,13 @@ Result<void> check(const YearOptions& options) {
   };
   if (!options.fleet.autoscaling) {
     return bad("autoscale",
-               "a year is played of a fleet that is scaled: give --autoscale or [scale]");
+               "--days is of a fleet that is scaled: give --autoscale or a scenario's [scale]");
   }
-  if (const std::optional<Error> refusal = fluid_refusal(options.fleet)) return *refusal;
+  if (std::optional<Error> refusal = fluid_refusal(options.fleet)) {
+    // The other fidelity has no --days.
+    refusal->message = "--days: " + refusal->message.substr(0, refusal->message.rfind(": use "));
+    return *refusal;
+  }
   if (!options.fleet.faults.empty()) {
     return bad("faults", "a year has faults by their rates, not by their moments");
   }
