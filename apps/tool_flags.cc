@@ -54,7 +54,8 @@ void check(ToolServers& servers, ToolServers::Tool tool, base::Log& log) {
 std::vector<Flag> tool_flags() {
   return {{.name = "--tool-server",
            .value = "NAME=URL",
-           .help = "run this tool for gpt-oss models that call it in /v1/responses (web_search: "
+           .help = "run a tool that models were trained to call by themselves, in /v1/responses "
+                   "(web_search: "
                    "browser, code_interpreter: python) on this MCP server over streamable HTTP",
            .many = true,
            .may_be_empty = false},
