@@ -300,9 +300,14 @@ Result<std::string> check_fluid_text(const cli::Arguments& arguments, const Play
   other.is_fluid = !play.is_fluid;
   other.options.autoscaling = play.options.autoscaling;
   if (other.options.autoscaling) other.options.autoscaling->record = {};
-  TRY_ASSIGN(const SimulationResult second, simulate_play(other));
+  const Result<SimulationResult> second = simulate_play(other);
+  if (!second.ok()) {
+    Error error = second.error();
+    error.message = "--check-fluid: " + error.message;
+    return error;
+  }
   const simulator::FluidCheck check = simulator::compare_fidelities(
-      play.options, play.is_fluid ? second : result, play.is_fluid ? result : second,
+      play.options, play.is_fluid ? *second : result, play.is_fluid ? result : *second,
       arguments.number("--late-seconds"));
   return fmt::format(
       "fluid against steps on this load: throughput {:+.1f} %, TTFT p50 {:+.1f} %, p90 {:+.1f} %, "

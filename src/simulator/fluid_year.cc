@@ -298,12 +298,12 @@ std::vector<CauseShare> causes_of(const YearOptions& options, const Tally& tally
 }
 
 Result<void> check(const YearOptions& options) {
-  const auto bad = [](const char* field, std::string what) {
-    return Error{ErrorCode::kInvalidArgument, std::move(what), field};
+  const auto bad = [](const char* field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, "--days: " + what, field};
   };
   if (!options.fleet.autoscaling) {
     return bad("autoscale",
-               "--days is of a fleet that is scaled: give --autoscale or a scenario's [scale]");
+               "a year is of a fleet that is scaled: give --autoscale or a scenario's [scale]");
   }
   if (std::optional<Error> refusal = fluid_refusal(options.fleet)) {
     // The other fidelity has no --days.
