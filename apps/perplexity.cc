@@ -184,7 +184,11 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const eval::TextComparison found,
              eval::score_text(scored, other ? &second : nullptr, kChunk, tokens, options));
   progress.clear();
-  if (other) TRY(keep(arguments, *base.checkpoint, found));
+  if (other) {
+    if (const Result<void> kept = keep(arguments, *base.checkpoint, found); !kept.ok()) {
+      fmt::print(stderr, "pelton: this is not kept as a record: {}\n", kept.error().message);
+    }
+  }
   return arguments.has("--json") ? write_output(numbers(found, other.has_value()).dump() + "\n")
                                  : write_text(words(found, other.has_value()));
 }

@@ -145,12 +145,14 @@ Result<std::string> play_seeds(const cli::Arguments& arguments, const std::vecto
                                std::vector<Point>& points) {
   const int64_t first = arguments.integer("--seed");
   const int64_t count = arguments.integer("--seeds");
+  std::string why_not;
   const auto play = [&](const Settings& settings) -> Result<std::vector<double>> {
     std::vector<double> values;
     for (int64_t i = 0; i < count; ++i) {
       TRY_ASSIGN(const cli::Arguments seeded,
                  cli::with_values(flags, arguments, {{"seed", std::to_string(first + i)}}));
       TRY_ASSIGN(const Point point, play_point(seeded, flags, settings, objectives));
+      if (!point.why_not.empty()) why_not = point.why_not;
       values.push_back(point.per_replica);
     }
     return values;
@@ -166,7 +168,12 @@ Result<std::string> play_seeds(const cli::Arguments& arguments, const std::vecto
     if (is_best) best_values = values;
   }
   if (best == nullptr) return std::string();
+  why_not.clear();
   TRY_ASSIGN(const std::vector<double> otherwise, play({}));
+  if (!why_not.empty()) {
+    return fmt::format("no gain over the flags as they stand, which cannot be played: {}\n",
+                       why_not);
+  }
   std::vector<double> gains;
   for (size_t i = 0; i < best_values.size(); ++i) {
     gains.push_back(100 * (best_values[i] / std::max(otherwise[i], 1e-9) - 1));

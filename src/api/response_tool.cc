@@ -56,13 +56,7 @@ void apply_choice(const Fields& body, ToolFields& read) {
 
 ToolFields read_response_tools(const Fields& body, BuiltinTools offered) {
   ToolFields read;
-  const auto take_builtin = [&](std::string_view type) {
-    const bool browser = offered.browser && type.starts_with("web_search");
-    const bool python = offered.python && type == "code_interpreter";
-    read.builtins.browser |= browser;
-    read.builtins.python |= python;
-    return browser || python;
-  };
+  const auto take_builtin = [&](std::string_view type) { return read.builtins.add(type, offered); };
   read_tool_list(body,
                  {.type = "function",
                   .nouns = "functions",
@@ -71,6 +65,15 @@ ToolFields read_response_tools(const Fields& body, BuiltinTools offered) {
                   .take_other = take_builtin,
                   .read_one = read_function_members},
                  read);
+  // Of two tools of one name nobody would know which one is called.
+  const auto is_taken = [](const FunctionTool& function) {
+    return function.name == "python" || function.name.starts_with("browser.");
+  };
+  if (read.builtins.any() && std::ranges::any_of(read.functions, is_taken)) {
+    body.refuse("tools",
+                "'tools': beside tools that the server runs no function may be named 'python' or "
+                "'browser.…'");
+  }
   apply_choice(body, read);
   read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;

@@ -16,6 +16,7 @@ constexpr std::string_view kRevision = "2025-06-18";
 constexpr std::array<std::string_view, 3> kRevisions = {kRevision, "2025-03-26", "2024-11-05"};
 constexpr int kPagesMax = 16;
 constexpr size_t kToolsMax = 256;
+constexpr int kAskedMax = 16;  // of us, while one call is answered
 constexpr size_t kSessionIdBytesMax = 1024;
 constexpr size_t kWordsShown = 300;
 constexpr int64_t kMethodNotFound = -32601;
@@ -96,7 +97,7 @@ class Session::Reading {
     const std::string_view id = headers.get("mcp-session-id");
     if (id.empty() || !is_session_id(id)) return;
     std::lock_guard lock(session_->mutex_);
-    if (session_->state_ == State::kBeginning) session_->id_ = id;
+    if (session_->id_.empty()) session_->id_ = id;
   }
 
   void on_body(std::string_view bytes) {
@@ -110,9 +111,12 @@ class Session::Reading {
     if (!fed.ok()) finish(broken(fed.error().message));
   }
 
+  bool is_over() const { return is_over_; }  // under the session's lock
+
   void on_done(const Result<void>& ended) {
     {
       std::lock_guard lock(session_->mutex_);
+      is_over_ = true;
       session_->running_.erase(number_);
     }
     if (done_ == nullptr) return;
@@ -134,7 +138,9 @@ class Session::Reading {
     const Result<Json> message = Json::parse(text);
     if (!message.ok()) return finish(broken(message.error().message));
     if (message->find("method") != nullptr) {
-      if (message->find("id") != nullptr) session_->answer_server(*message);
+      if (message->find("id") == nullptr) return;
+      if (++asked_ > kAskedMax) return finish(broken("it asks its client without end"));
+      session_->answer_server(*message);
       return;  // and what it only says is nobody's
     }
     if (message->integer("id") != number_) return;
@@ -156,6 +162,8 @@ class Session::Reading {
   const std::shared_ptr<Session> session_;
   const int64_t number_;  // of the request; 0: no answer is expected
   Answered done_;
+  int asked_ = 0;
+  bool is_over_ = false;
   int status_ = 0;
   bool is_stream_ = false;
   std::string body_;
@@ -236,13 +244,24 @@ void Session::on_begun(const Result<Json>& result) {
     std::lock_guard lock(mutex_);
     revision_ = revision;
   }
-  if (outcome.ok()) notify("notifications/initialized");
+  if (!outcome.ok()) return on_ready(outcome);
+  // A server may refuse what comes before this has.
+  send(object({{"jsonrpc", Json("2.0")}, {"method", Json("notifications/initialized")}}),
+       std::make_shared<Reading>(
+           shared_from_this(), 0,
+           [self = shared_from_this()](const Result<Json>& said) { self->on_ready(said); }));
+}
+
+void Session::on_ready(const Result<Json>& outcome) {
   std::vector<Request> waiting;
+  bool is_closed = false;
   {
     std::lock_guard lock(mutex_);
     waiting.swap(waiting_);
     if (state_ == State::kBeginning) state_ = outcome.ok() ? State::kReady : State::kNew;
+    is_closed = state_ == State::kClosed;
   }
+  if (is_closed) end_at_server();
   for (Request& one : waiting) {
     outcome.ok() ? post(std::move(one)) : one.done(outcome.error());
   }
@@ -261,10 +280,6 @@ void Session::post(Request request) {
                          {"params", std::move(request.params)}});
   send(std::move(message),
        std::make_shared<Reading>(shared_from_this(), number, std::move(request.done)));
-}
-
-void Session::notify(std::string_view method) {
-  send(object({{"jsonrpc", Json("2.0")}, {"method", Json(method)}}), nullptr);
 }
 
 // A server may ask its client, too: whether it is there, and for what this one does not offer.
@@ -307,28 +322,36 @@ void Session::send(Json message, std::shared_ptr<Reading> reading) {
   events.on_body = [reading](std::string_view bytes) { reading->on_body(bytes); };
   events.on_done = [reading](const Result<void>& ended) { reading->on_done(ended); };
   const std::optional<int64_t> number = message.integer("id");
-  // Before the call can be over: what is over is not to be noted as running.
-  std::lock_guard lock(mutex_);
   const net::HttpClient::CallId id = client_.start(std::move(call), std::move(events));
-  if (number && message.find("method") != nullptr) running_.emplace(*number, id);
+  std::lock_guard lock(mutex_);
+  if (!number || message.find("method") == nullptr || reading->is_over()) return;
+  if (state_ == State::kClosed) return client_.cancel(id);
+  running_.emplace(*number, id);
 }
 
 void Session::close() {
   std::vector<Request> waiting;
   std::map<int64_t, net::HttpClient::CallId> running;
-  bool has_id = false;
+  State before = State::kNew;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(state_, State::kClosed) == State::kClosed) return;
+    before = std::exchange(state_, State::kClosed);
     waiting.swap(waiting_);
-    running.swap(running_);
-    has_id = !id_.empty();
+    // What is just being begun is let begin, or it could not be ended there (on_ready).
+    if (before != State::kBeginning) running.swap(running_);
   }
   for (const auto& [number, call] : running) client_.cancel(call);
   for (Request& one : waiting) {
     one.done(Error{ErrorCode::kCancelled, "the session is closed", ""});
   }
-  if (!has_id) return;
+  if (before == State::kReady) end_at_server();
+}
+
+void Session::end_at_server() {
+  {
+    std::lock_guard lock(mutex_);
+    if (id_.empty()) return;
+  }
   net::HttpCallEvents events;
   events.on_body = [](std::string_view) {};
   events.on_done = [self = shared_from_this()](const Result<void>&) {};

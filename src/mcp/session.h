@@ -75,7 +75,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void begin();
   void on_begun(const Result<Json>& result);
   void post(Request request);
-  void notify(std::string_view method);
+  void on_ready(const Result<Json>& outcome);
+  void end_at_server();
   void send(Json message, std::shared_ptr<Reading> reading);
   void answer_server(const Json& asked);
   void list_page(std::shared_ptr<std::vector<Tool>> tools, std::string cursor, int pages,

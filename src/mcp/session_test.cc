@@ -46,6 +46,7 @@ TEST_F(SessionTest, BeginsOnceAndCalls) {
   }
   EXPECT_EQ(server_.count("initialize"), 1);
   EXPECT_EQ(server_.count("notifications/initialized"), 1);
+  EXPECT_EQ(server_.too_early(), 0);
   EXPECT_EQ(server_.without_session(), 0) << "what follows the beginning names the session";
   one->close();
   EXPECT_TRUE(server_.soon([&] { return server_.ended() == 1; }));
@@ -83,6 +84,7 @@ TEST_F(SessionTest, WhatIsNoAnswerIsAnError) {
            {As::kOtherId, "ended without one"},
            {As::kStatus, "answered 500"},
            {As::kRefusal, "refuses: no such thing"},
+           {As::kManyQuestions, "asks its client without end"},
            {As::kTooLarge, ""},
            {As::kSilence, ""},
            {As::kOtherRevision, "revision '1999-01-01'"}}) {

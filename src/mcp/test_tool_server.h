@@ -34,6 +34,7 @@ class TestToolServer {
     kStatus,
     kRefusal,
     kTooLarge,
+    kManyQuestions,
     kSilence,
     kOtherRevision,
     kToolError,
@@ -70,6 +71,7 @@ class TestToolServer {
   int pongs() const { return pongs_; }
   int refused() const { return refused_; }
   int ended() const { return ended_; }
+  int too_early() const { return too_early_; }  // calls before the client has said that it is ready
   int without_session() const { return without_session_; }
   static bool soon(const std::function<bool()>& condition) {
     for (int i = 0; i < 5000 && !condition(); ++i) {
@@ -94,6 +96,8 @@ class TestToolServer {
     if (method != "initialize" && request.headers.get("mcp-session-id") != "s-1") {
       ++without_session_;
     }
+    if (method == "notifications/initialized") initialized_ = true;
+    if (method == "tools/call" && !initialized_) ++too_early_;
     if (method.empty()) {
       message->find("result") != nullptr ? ++pongs_ : ++refused_;
       return exchange->send({.status = 202});
@@ -132,7 +136,8 @@ class TestToolServer {
         break;
     }
     const std::string result = R"("result":)" + result_of(method, message, as);
-    if (as != As::kEvents) return say(result, as == As::kOtherId ? id + 1 : id);
+    if (as != As::kEvents && as != As::kManyQuestions)
+      return say(result, as == As::kOtherId ? id + 1 : id);
     net::HttpHeaders headers;
     headers.add("Content-Type", "text/event-stream; charset=utf-8");
     exchange->start_stream(200, std::move(headers));
@@ -140,6 +145,9 @@ class TestToolServer {
     net::append_sse_data(events, R"({"jsonrpc":"2.0","method":"notifications/progress"})");
     net::append_sse_data(events, R"({"jsonrpc":"2.0","id":"p","method":"ping"})");
     net::append_sse_data(events, R"({"jsonrpc":"2.0","id":"s","method":"sampling/createMessage"})");
+    for (int i = 0; as == As::kManyQuestions && i < 100; ++i) {
+      net::append_sse_data(events, R"({"jsonrpc":"2.0","id":"q","method":"ping"})");
+    }
     net::append_sse_data(events, fmt::format(R"({{"jsonrpc":"2.0","id":{},{}}})", id, result));
     exchange->write(events);
     exchange->finish();
@@ -180,6 +188,8 @@ class TestToolServer {
   std::atomic<int> refused_ = 0;
   std::atomic<int> ended_ = 0;
   std::atomic<int> without_session_ = 0;
+  std::atomic<int> too_early_ = 0;
+  std::atomic<bool> initialized_ = false;
   std::mutex mutex_;
   Tool tool_;
   std::map<std::string, int> counts_;

@@ -583,16 +583,20 @@ Result<SplitCopies> split_copies(const CapacityOptions& options, const SplitCopi
   const double chunk = std::min(prompt, room);
   const double prompt_s = prompt / chunk * times.seconds(mixed_step(options, 0, chunk)) /
                           options.demand.output_tokens;  // for each token of output
+  std::vector<double> itl_s;                             // of so many rows and one
+  for (int64_t rows = 1; rows <= asked.rows_max; ++rows) {
+    itl_s.push_back(times.seconds(mixed_step(options, static_cast<int>(rows), 0)));
+  }
   SplitCopies best;
   for (int64_t prompts = 1; prompts < asked.copies; ++prompts) {
     if (d(prompts) / prompt_s < wanted) continue;
     const int64_t answers = asked.copies - prompts;
     // As few rows as bring that: the fewer, the sooner their tokens come.
     for (int64_t rows = 1; rows <= asked.rows_max; ++rows) {
-      const double itl_s = times.seconds(mixed_step(options, static_cast<int>(rows), 0));
-      const double output = d(answers) * d(rows) / itl_s;
+      const double step_s = itl_s[static_cast<size_t>(rows) - 1];
+      const double output = d(answers) * d(rows) / step_s;
       if (output < wanted) continue;
-      const double gain = together_s / itl_s;
+      const double gain = together_s / step_s;
       if (gain > std::max(best.gain, 1.0)) {
         best = {.prompts = prompts,
                 .answers = answers,

@@ -25,6 +25,9 @@ constexpr std::string_view kScript = R"({"rules": [
   {"when": "no such", "then": "<|channel|>analysis to=browser.rm code<|message|>{}<|call|>"},
   {"when": "broken arguments", "then": "<|channel|>analysis to=browser.open code<|message|>{{<|call|>"},
   {"when": "The call is none", "then": "<|channel|>final<|message|>I cannot.<|return|>"},
+  {"when": "go past it", "then": "<|channel|>analysis to=python code<|message|>print(6*7)<|end|><|start|>assistant<|channel|>final<|message|>It must be 41.<|return|>"},
+  {"when": "as JSON", "then": "<|channel|>analysis to=python code<|message|>2<|call|>"},
+  {"when": "number two", "then": "<|channel|>final<|message|>{\"n\":42}<|return|>"},
   {"when": "The tool failed", "then": "<|channel|>final<|message|>It failed.<|return|>"},
   {"when": "There is no such tool", "then": "<|channel|>final<|message|>No tool.<|return|>"}
 ]})";
@@ -38,6 +41,7 @@ class BuiltinToolsTest : public testing::Test {
     if (is_qwen3_shape()) return;
     mcp_.print([](const std::string& name, const Json& arguments) -> std::string {
       if (name == "python" && arguments.string("code") == "1") return "still for ever";
+      if (name == "python" && arguments.string("code") == "2") return "number two";
       if (name == "python") return "python printed 42";
       if (name == "search") return "result page about " + arguments.string("query").value_or("");
       return "opened page " + std::to_string(arguments.integer("id").value_or(-1));
@@ -204,6 +208,81 @@ TEST_F(BuiltinToolsTest, OnlyWhatIsOfferedIsRun) {
   const net::HttpResponse none = fixture_->post("/v1/responses", R"({"input":"compute"})");
   EXPECT_EQ(none.status, 200);
   EXPECT_EQ(mcp_.count("tools/call"), 0);
+}
+
+// What a page says, say, may make a model call what nobody has offered to it.
+TEST_F(BuiltinToolsTest, OnlyWhatTheRequestAsksForIsRun) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  serve(all());
+  for (const std::string_view body :
+       {R"({"input":"compute","tools":[{"type":"web_search"}]})",
+        R"({"input":"compute","tools":[{"type":"web_search"},{"type":"code_interpreter"}],
+               "tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]}})"}) {
+    const net::HttpResponse response = fixture_->post("/v1/responses", std::string(body));
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(text(parsed(response.body)), "No tool.");
+  }
+  EXPECT_EQ(mcp_.count("tools/call"), 0);
+  const net::HttpResponse none = fixture_->post(
+      "/v1/responses",
+      R"({"input":"compute","tool_choice":"none","tools":[{"type":"code_interpreter"}]})");
+  EXPECT_EQ(none.status, 200);
+  EXPECT_EQ(mcp_.count("tools/call"), 0);
+  const net::HttpResponse twice = fixture_->post(
+      "/v1/responses",
+      R"({"input":"x","tools":[{"type":"code_interpreter"},{"type":"function","name":"python"}]})");
+  EXPECT_EQ(twice.status, 400);
+}
+
+// It cannot know the result yet.
+TEST_F(BuiltinToolsTest, WhatStandsBehindACallIsNotSaid) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  serve(all());
+  const Json said = ask("go past it");
+  ASSERT_EQ(types(said), (Types{"code_interpreter_call", "message"}));
+  EXPECT_EQ(text(said), "It is 42.");
+  EXPECT_EQ(said.string("status"), "completed");
+}
+
+TEST_F(BuiltinToolsTest, AFormatLetsToolsBeCalled) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  serve(all());
+  const Json said = ask("as JSON", R"(,"text":{"format":{"type":"json_schema","name":"a","schema":
+      {"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}}})");
+  ASSERT_EQ(types(said), (Types{"code_interpreter_call", "message"}));
+  EXPECT_EQ(text(said), R"({"n":42})");
+}
+
+TEST_F(BuiltinToolsTest, OneInTheBackgroundIsCancelledWhileItsToolRuns) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  ToolServers::Options slow = all();
+  slow.time_max = std::chrono::seconds(30);
+  serve(std::move(slow));
+  const Json first = ask("compute", R"(,"background":true)");
+  const std::string path = "/v1/responses/" + *first.string("id");
+  EXPECT_TRUE(TestToolServer::soon(
+      [&] { return parsed(fixture_->get(path).body).string("status") == "completed"; }));
+  EXPECT_EQ(text(parsed(fixture_->get(path).body)), "It is 42.");
+  mcp_.answer_as(TestToolServer::As::kSilence);
+  const Json second = ask("compute", R"(,"background":true)");
+  EXPECT_TRUE(TestToolServer::soon([&] { return mcp_.count("tools/call") == 2; }));
+  const std::string other = "/v1/responses/" + *second.string("id");
+  const Json cancelled = parsed(fixture_->post(other + "/cancel", "").body);
+  EXPECT_EQ(cancelled.string("status"), "cancelled");
+  EXPECT_EQ(item(cancelled, 1).string("status"), "incomplete");
+  EXPECT_TRUE(TestToolServer::soon([&] { return tools_->open_sessions() == 0; }));
+}
+
+TEST_F(BuiltinToolsTest, ADeadlineEndsWhatWaits) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  ToolServers::Options slow = all();
+  slow.time_max = std::chrono::seconds(30);
+  serve(std::move(slow));
+  mcp_.answer_as(TestToolServer::As::kSilence);
+  net::HttpCall call = fixture_->call("POST", "/v1/responses", body("compute"));
+  call.headers.add("x-request-timeout-ms", "300");
+  const net::HttpResponse response = fixture_->fetch(std::move(call));
+  EXPECT_EQ(response.status, 408) << response.body;
 }
 
 // What went before is gone on from; and an input may have the items back.

@@ -197,6 +197,7 @@ void Generation::pump() {
 }
 
 void Generation::say() {
+  oldest_ns_ = 0;  // no token is among it
   std::string events;
   if (mode_ == Mode::kStream) answer_->take_events(events);
   write(events);
@@ -208,20 +209,22 @@ void Generation::go_on(std::vector<engine::TokenStream> streams, int output_toke
   for (engine::TokenStream& stream : streams) choices_.push_back({std::move(stream)});
   running_ = choices_.size();
   watch_.emplace(meter_, GenerationWatch::Start{.choice_count = running_,
-                                                .arrived_ns = call_.arrived_ns,
+                                                .arrived_ns = meter_.now_ns(),
                                                 .output_tokens_max = output_tokens_max});
   listen("");
 }
 
-void Generation::go_on_with(const Error& error) {
+void Generation::go_on_with(const api::ApiError& error) {
   waits_ = false;
+  oldest_ns_ = 0;
   std::string events;
   if (mode_ == Mode::kStream) answer_->take_events(events);
-  fail({.reason = engine::FinishReason::kError, .error = error}, events);
+  fail(error, {.reason = engine::FinishReason::kError}, events);
 }
 
 void Generation::end_waiting(engine::FinishReason reason) {
   waits_ = false;
+  oldest_ns_ = 0;
   answer_->end(0, {.reason = reason});
   std::string events;
   if (mode_ == Mode::kStream) answer_->take_events(events);
@@ -295,11 +298,15 @@ void Generation::finish(std::string& events) {
 
 void Generation::fail(const engine::StreamEnd& end, std::string& events) {
   const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""});
-  const api::ApiError api_error = call_.reported(error);
+  fail(call_.reported(error), end, events);
+}
+
+void Generation::fail(const api::ApiError& api_error, const engine::StreamEnd& end,
+                      std::string& events) {
   // A deadline is its client's own choice, a format that cannot be followed its client's own doing,
   // and that there is no room is no fault.
   const bool is_ours = api_error.status >= 500;
-  const std::string line = fmt::format("{} failed: {}", id_, error.message);
+  const std::string line = fmt::format("{} failed: {}", id_, api_error.message);
   is_ours ? log_.error(line) : log_.debug(line);
   answer_->fail(api_error, end);
   if (is_ours && call_.observer != nullptr) {

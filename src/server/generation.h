@@ -71,7 +71,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   // With what is sampled next; or not, because of `error`, or because there is nothing left to be
   // sampled.
   void go_on(std::vector<engine::TokenStream> streams, int output_tokens_max);
-  void go_on_with(const Error& error);
+  void go_on_with(const api::ApiError& error);
   void end_waiting(engine::FinishReason reason);
 
  private:
@@ -113,6 +113,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   void finish(std::string& events);
   // `events`: of what came before the error.
   void fail(const engine::StreamEnd& end, std::string& events);
+  void fail(const api::ApiError& error, const engine::StreamEnd& end, std::string& events);
   void client_left();
   void on_tick();
 

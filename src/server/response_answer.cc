@@ -41,7 +41,8 @@ Answer::Wants ResponseAnswer::push(size_t, const engine::SampledToken& token) {
   ++round_tokens_;
   turn_.push_back(token.token);
   output_.push(token);
-  return output_.stopped() ? Wants::kNothing : Wants::kMore;
+  // What a model writes behind a call that is run is not what it writes when it knows the result.
+  return output_.stopped() || output_.has_open_call() ? Wants::kNothing : Wants::kMore;
 }
 
 void ResponseAnswer::begin_waiting(std::weak_ptr<Generation> generation) {
@@ -60,7 +61,8 @@ void ResponseAnswer::begin_round(const RollingHash& history, const std::vector<T
 
 void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
   const bool stopped = output_.stopped();
-  const bool whole = stopped || end.reason == engine::FinishReason::kStop;
+  const bool called = output_.has_open_call() && !goes_on_;
+  const bool whole = stopped || called || end.reason == engine::FinishReason::kStop;
   // Of one that waits the model's turn is over already.
   if (!std::exchange(goes_on_, false)) {
     output_.finish(whole ? chat::StopCause::kStopToken : chat::StopCause::kLength);

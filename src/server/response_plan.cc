@@ -149,7 +149,7 @@ Result<PastResponse> past_response(std::string_view input, std::string_view outp
 }
 
 Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
-                                   const ModelRequest::Scope& scope) {
+                                   const ModelRequest::Scope& scope, bool runs_tools) {
   const ServedModel& model = scope.model;
   if (std::optional<Error> error = model.no_chat()) return *error;
   ResponsePlan plan;
@@ -157,7 +157,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
              with_referenced_items(body, {scope.tenant, scope.services.options.response_store}));
   plan.body = resolved ? *std::move(resolved) : std::move(body);
   api::RequestLimits limits = model.request_limits();
-  if (scope.services.options.tools != nullptr && model.chat->has_builtin_tools()) {
+  if (runs_tools && scope.services.options.tools != nullptr && model.chat->has_builtin_tools()) {
     limits.builtins = scope.services.options.tools->offered();
   }
   TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, limits));

@@ -1,6 +1,7 @@
 #include "server/response_rounds.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <variant>
 
@@ -36,19 +37,19 @@ ResponseItem item_of(const OutputItem& item) {
   return made;
 }
 
-int64_t calls_max_of(const ResponseRounds::Parts& parts) {
-  const int64_t ours = parts.services.options.tools->calls_max();
-  return std::min(ours, parts.plan.request.tool_calls_max.value_or(ours));
+int64_t calls_max_of(const ToolServers& tools, const api::ResponseRequest& request) {
+  const int64_t ours = tools.calls_max();
+  return std::min(ours, request.tool_calls_max.value_or(ours));
 }
 
 }  // namespace
 
 ResponseRounds::ResponseRounds(Parts parts)
     : parts_(std::move(parts)),
-      plan_(parts_.plan),
-      calls_max_(calls_max_of(parts_)),
-      tokens_left_(parts_.plan.request.generation.max_tokens),
-      session_(*parts_.services.options.tools) {}
+      plan_(std::move(parts_.plan)),
+      calls_max_(calls_max_of(*parts_.services.options.tools, plan_.request)),
+      tokens_left_(plan_.request.generation.max_tokens),
+      session_(*parts_.services.options.tools, plan_.request.builtins) {}
 
 void ResponseRounds::add_items(const ResponseAnswer& answer) {
   for (const OutputItem& item : answer.round_items()) {
@@ -66,6 +67,18 @@ void ResponseRounds::run(ResponseAnswer& answer, std::weak_ptr<Generation> gener
                                         .generation = std::move(generation),
                                         .exchange = running->call().exchange,
                                         .call_id = plan_.request.items.back().call_id});
+  waiting_ = waiting;
+  if (parts_.deadline_ns) {
+    const auto left =
+        std::chrono::nanoseconds(*parts_.deadline_ns - parts_.services.clock.now_ns());
+    waiting->exchange->post_after(std::chrono::ceil<std::chrono::milliseconds>(left),
+                                  [weak = weak_from_this(), of = std::weak_ptr(waiting)] {
+                                    const auto self = weak.lock();
+                                    if (const auto held = of.lock(); self && held) {
+                                      self->give_up(held);
+                                    }
+                                  });
+  }
   const OutputItem& call = answer.round_items().back();
   if (++calls_ > calls_max_) {
     return on_result(waiting,
@@ -80,6 +93,13 @@ void ResponseRounds::run(ResponseAnswer& answer, std::weak_ptr<Generation> gener
                    if (const auto self = weak.lock()) self->on_result(waiting, outcome);
                  });
                });
+}
+
+void ResponseRounds::give_up(const std::shared_ptr<Waiting>& waiting) {
+  const auto generation = waiting->generation.lock();
+  if (generation == nullptr || !generation->waits() || waiting_.lock() != waiting) return;
+  generation->go_on_with(api::api_error(
+      {ErrorCode::kDeadline, "the request's time was over while a tool ran for it", ""}));
 }
 
 void ResponseRounds::on_result(const std::shared_ptr<Waiting>& waiting,
@@ -146,7 +166,7 @@ void ResponseRounds::submit(const std::shared_ptr<Waiting>& waiting,
                             const std::optional<Error>& error) {
   const auto generation = waiting->generation.lock();
   if (generation == nullptr || !generation->waits()) return;
-  if (error) return generation->go_on_with(*error);
+  if (error) return generation->go_on_with(generation->call().reported(*error));
   // What does not fit any more ends as an answer that is too long does.
   if (refused_) return generation->end_waiting(engine::FinishReason::kLength);
   const int output_tokens_max = work_.request.stop.max_new_tokens;
@@ -154,7 +174,7 @@ void ResponseRounds::submit(const std::shared_ptr<Waiting>& waiting,
       *generation->call().ticket, *parts_.model, std::move(work_.request),
       {.answers = 1, .outbox = parts_.services.outboxes.of_thread(*waiting->exchange)});
   if (const auto* refused = std::get_if<api::ApiError>(&submitted)) {
-    return generation->go_on_with({ErrorCode::kOverloaded, refused->message, ""});
+    return generation->go_on_with(*refused);
   }
   waiting->answer->begin_round(plan_.prompt->history, plan_.opening);
   generation->go_on(std::move(std::get<0>(submitted)), output_tokens_max);

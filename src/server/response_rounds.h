@@ -57,8 +57,12 @@ class ResponseRounds : public std::enable_shared_from_this<ResponseRounds> {
   std::optional<api::ApiError> write_next();
   void submit(const std::shared_ptr<Waiting>& waiting, const std::optional<Error>& error);
 
-  const Parts parts_;
+  // At the request's deadline, if it still waits for that call.
+  void give_up(const std::shared_ptr<Waiting>& waiting);
+
+  Parts parts_;  // but its plan
   ResponsePlan plan_;
+  std::weak_ptr<Waiting> waiting_;  // the last one
   const int64_t calls_max_;
   int64_t calls_ = 0;
   std::optional<int64_t> tokens_left_;  // none: as many as fit

@@ -190,8 +190,8 @@ api::ApiError plan_error(const Error& error) {
 class ResponseCreation final : public ModelRequest {
  public:
   // `asked`: what came as a message; none: it is the call's body.
-  ResponseCreation(std::optional<Json> asked, std::shared_ptr<ResponseLink> link)
-      : asked_(std::move(asked)), link_(std::move(link)) {}
+  ResponseCreation(std::optional<Json> asked, std::shared_ptr<ResponseLink> link, bool runs_tools)
+      : asked_(std::move(asked)), link_(std::move(link)), runs_tools_(runs_tools) {}
 
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     if (!asked_) {
@@ -199,7 +199,8 @@ class ResponseCreation final : public ModelRequest {
       if (!parsed.ok()) return api::api_error(parsed.error());
       asked_ = *std::move(parsed);
     }
-    Result<ResponsePlan> planned = plan_response(*std::exchange(asked_, {}), *link_, scope);
+    Result<ResponsePlan> planned =
+        plan_response(*std::exchange(asked_, {}), *link_, scope, runs_tools_);
     if (!planned.ok()) return plan_error(planned.error());
     plan_ = std::make_shared<ResponsePlan>(*std::move(planned));
     return std::nullopt;
@@ -256,6 +257,7 @@ class ResponseCreation final : public ModelRequest {
 
   std::optional<Json> asked_;
   const std::shared_ptr<ResponseLink> link_;
+  const bool runs_tools_;
   std::shared_ptr<ResponsePlan> plan_;
   EngineWork work_;
   // For further rounds of one that tools are run for.
@@ -281,7 +283,11 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
                                                                .tenant = call.tenant,
                                                                .identity = call.identity,
                                                                .id = work_.id,
-                                                               .plan = *plan_,
+                                                               .plan = {.body = {},
+                                                                        .request = plan_->request,
+                                                                        .history = plan_->history,
+                                                                        .prompt = {},
+                                                                        .opening = {}},
                                                                .guide = std::move(guide_),
                                                                .deadline_ns = deadline_ns_});
   }
@@ -296,8 +302,6 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
 void ResponseCreation::start(Call call, Services& services) {
   link_->compiling = false;
   const std::string id = work_.id;
-  // What is said between its rounds no other server can repeat.
-  if (plan_->request.builtins.any()) call.observer.reset();
   ResponseAnswer::Options options = answer_options(call, services);
   std::vector<EngineWork> all;
   all.push_back(std::move(work_));
@@ -378,7 +382,9 @@ void create_response(Call call, Services& services, std::optional<Json> asked,
     const Json* const model = asked->find("model");
     call.model_asked = model != nullptr && model->is_string() ? model->as_string() : std::string();
   }
-  auto request = std::make_unique<ResponseCreation>(std::move(asked), std::move(link));
+  // A gateway may let another worker go on: what a tool has printed, and done, that one has not.
+  const bool runs_tools = call.observer == nullptr && call.resumed == nullptr;
+  auto request = std::make_unique<ResponseCreation>(std::move(asked), std::move(link), runs_tools);
   run_request(std::move(call), services, std::move(request), Work::kSampled);
 }
 

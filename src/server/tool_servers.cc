@@ -14,6 +14,7 @@ namespace {
 
 using Tool = ToolServers::Tool;
 
+constexpr std::chrono::seconds kCheckTimeMax{5};
 constexpr std::string_view kBrowserPrefix = "browser.";
 constexpr std::array<std::string_view, 3> kBrowserTools = {"search", "open", "find"};
 
@@ -65,7 +66,9 @@ mcp::Session::Options ToolServers::session_options(Tool tool) const {
 }
 
 Result<void> ToolServers::check(Tool tool) {
-  const auto session = mcp::Session::make(client_, session_options(tool));
+  mcp::Session::Options options = session_options(tool);
+  options.time_max = std::min<std::chrono::milliseconds>(options.time_max, kCheckTimeMax);
+  const auto session = mcp::Session::make(client_, std::move(options));
   const auto listed = std::make_shared<std::promise<Result<std::vector<mcp::Tool>>>>();
   session->list_tools(
       [listed](Result<std::vector<mcp::Tool>> tools) { listed->set_value(std::move(tools)); });
@@ -117,8 +120,9 @@ std::shared_ptr<mcp::Session> ToolServers::Session::session_of(Tool tool) {
 void ToolServers::Session::run(std::string_view recipient, const std::string& text,
                                const Done& done) {
   const std::optional<Tool> tool = tool_of(recipient);
-  const api::BuiltinTools offered = servers_.offered();
-  const bool is_there = tool && (*tool == Tool::kPython ? offered.python : offered.browser);
+  const api::BuiltinTools there = servers_.offered();
+  const bool is_there = tool && (*tool == Tool::kPython ? there.python && wanted_.python
+                                                        : there.browser && wanted_.browser);
   if (!is_there) return done({.text = "There is no such tool.", .failed = true});
   Result<ToolCall> call = tool_call(*tool, recipient, text);
   const auto session = call.ok() ? session_of(*tool) : nullptr;

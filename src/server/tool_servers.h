@@ -62,7 +62,8 @@ class ToolServers {
     };
     using Done = std::function<void(Outcome)>;
 
-    explicit Session(ToolServers& servers) : servers_(servers) {}
+    // `wanted`: by the request; nothing else is run, whatever the model calls.
+    Session(ToolServers& servers, api::BuiltinTools wanted) : servers_(servers), wanted_(wanted) {}
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -75,6 +76,7 @@ class ToolServers {
     std::shared_ptr<mcp::Session> session_of(Tool tool);
 
     ToolServers& servers_;
+    const api::BuiltinTools wanted_;
     std::array<std::shared_ptr<mcp::Session>, kToolNames.size()> open_;
   };
 
