@@ -40,6 +40,8 @@ VALUES = {
     "--sampled-turn-tokens": "1000", "--trace-share": "0.5", "--watchdog-action": "exit", "--watchdog-seconds": "30",
     "--weight-scrub-hours": "1",
     "--decision-interval": "30", "--fidelity": "fluid", "--seeds": "2", "--days": "0.02", "--pools": "2", "--fluid-tick": "20",
+    "--swap-bandwidth": "20GB", "--swap-latency": "20", "--kv-disk-bandwidth": "2GB", "--kv-disk-latency": "200",
+    "--kv-link-bandwidth": "10GB", "--kv-link-latency": "60", "--split": "always", "--handoff": "first", "--prefill-replicas": "1",
     "--failure-zones": "2", "--without": "replica", "--search": "halving",
     "--start-phases": "provision:2,weights:3~6", "--patience": "30", "--client-retries": "1", "--client-back-off": "0.5", "--late-seconds": "1", "--late-share": "1", "--scenario": "spike", "--set": "max=3", "--vary": "max-num-seqs=2,4", "--objectives": "ttft:500", "--last": "60",
     "--autoscale": "concurrency", "--min-replicas": "1", "--max-replicas": "4", "--start-seconds": "5",
