@@ -55,8 +55,8 @@ std::vector<Flag> tool_flags() {
   return {{.name = "--tool-server",
            .value = "NAME=URL",
            .help = "run a tool that models were trained to call by themselves, in /v1/responses "
-                   "(web_search: "
-                   "browser, code_interpreter: python) on this MCP server over streamable HTTP",
+                   "(web_search: browser, code_interpreter: python), on this MCP server over "
+                   "streamable HTTP",
            .many = true,
            .may_be_empty = false},
           {.name = "--tool-timeout",

@@ -79,7 +79,7 @@ void ResponseOutput::finish(chat::StopCause cause) {
 
 void ResponseOutput::apply_events() {
   for (chat::ReplyEvent& event : parsed_) {
-    if (stopped_) break;
+    if (stopped_ || open_call_) break;  // what stands behind either is not shown
     if (auto* part = std::get_if<chat::PartBegin>(&event)) {
       begin(*part);
     } else if (const auto* text = std::get_if<chat::PartText>(&event)) {
