@@ -195,6 +195,7 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
     const workload::OfferedLoad load = workload::offered_load(workload);
     plan.capacity.demand = planner::demand_of(load);
     plan.repeated_tokens = load.repeated_tokens;
+    plan.pause_s = load.pause_s;
   }
   TRY_ASSIGN(const planner::PlanReport report, planner::plan_fleet(plan));
   const planner::Explain explain =

@@ -287,16 +287,18 @@ Result<simulator::FrontPoint> play_point(const cli::Arguments& arguments, const 
                                          const simulator::Scenario& scenario, double value) {
   TRY_ASSIGN(const Play play, read_play(arguments, model, &scenario));
   TRY_ASSIGN(const SimulationResult result, simulate_play(play));
-  const report::Summary summary = report::summarize(result.records, result.duration_s, {});
+  TRY_ASSIGN(const std::vector<report::Objective> objectives,
+             report::parse_objectives(arguments.text("--goodput")));
+  const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
   const int gpus = play.options.replica_count * play.choice.plan.capacity.memory.layout.devices();
   return simulator::front_point(summary, value, gpus);
 }
 
-// Each of two fleets at each value.
+// Each of several fleets at each value.
 Result<void> run_fronts(const cli::Arguments& arguments, const std::string& model,
                         const simulator::Scenario& scenario) {
   constexpr double kWantedRatio = 4;
-  std::array<simulator::PlayedFront, 2> fronts;
+  std::vector<simulator::PlayedFront> fronts(scenario.fronts.size());
   for (size_t i = 0; i < fronts.size(); ++i) {
     fronts[i].name = scenario.fronts[i].name;
     for (const double value : scenario.sweep->values) {

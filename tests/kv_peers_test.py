@@ -230,6 +230,37 @@ class Peers(unittest.TestCase):
             self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "tennant"), path)
         self.assertGreater(self.answer(fleet.gateway.port, 0, "key-b")[1], 64)
 
+    def test_a_hot_prefix_is_copied_where_its_holder_is_busy(self):
+        """GW-12: once what fetching takes has been measured, a worker is priced by what it would fetch; the same prefix is asked for by many at
+        once and fetched once."""
+        fleet = self.fleet()
+        fleet.only(0)
+        for number in range(6):
+            self.answer(fleet.gateway.port, number)
+        fleet.wait_until_announced(0)
+        fleet.only(1)
+        for number in range(6):  # that is measured here
+            self.answer(fleet.gateway.port, number)
+        self.assertGreater(fleet.metric("prefix_copy_tokens_total"), 0, list(fleet.workers[1].log)[-10:])
+        fleet.only(0)
+        self.assertEqual(self.answer(fleet.gateway.port, 7)[0], self.alone[7])
+        fleet.wait_until_announced(0)
+        ask(fleet.admin, "POST", "/v1/workers/w1/undrain")
+        self.wait(lambda: fleet.ready() == 2, fleet.rows())
+        decision = json.loads(ask(fleet.admin, "POST", "/v1/explain", body(7))[1])
+        cold = next(one for one in decision["candidates"] if one["name"] == "w1")
+        self.assertGreater(cold["fetch_tokens"], 200, decision)
+        computing = (decision["prompt_tokens"] - cold["hit_tokens"]) * cold["costs"]["prefill_token_s"]
+        self.assertLess(cold["terms"]["fetch_s"], 0.8 * computing, decision)
+        before = fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun")
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            said = list(pool.map(lambda _: self.answer(fleet.gateway.port, 7)[0], range(24)))
+        self.assertEqual(set(said), {self.alone[7]})
+        self.assertGreater(fleet.metric("prefix_copies_total"), 0, decision)
+        self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), before + 1)
+        for i in range(2):
+            self.check_clean(fleet, i)
+
     def test_what_travels_is_never_taken_from_a_client(self):
         """KV-10."""
         fleet = self.fleet(1)

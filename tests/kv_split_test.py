@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -154,6 +155,33 @@ class Split(unittest.TestCase):
         self.assertEqual([row["role"] for row in fleet.rows()], ["prefill", "decode"])
         decision = json.loads(ask(fleet.admin, "POST", "/v1/explain", body(1))[1])
         self.assertEqual((decision["pair"]["prefill"], decision["pair"]["decode"], decision["pair"]["chosen"]), ("w0", "w1", True))
+
+    def test_usage_and_metrics_say_what_was_computed_for_the_request(self):
+        """Of a split answer the first worker has computed the prompt: that the second one finds it is no hit of the client's. Each prompt counts
+        once at each worker, by where it came from."""
+        for handoff in ("warm", "first"):
+            fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n')
+            block = json.loads(ask(fleet.admin, "GET", "/v1/index?name=w0")[1])["block_tokens"]
+            hits = asked = 0
+            for number, again in ((0, False), (0, True), (4, False)):
+                usage = json.loads(ask(fleet.gateway.port, "POST", CHAT, body(number))[1])["usage"]
+                cached = usage["prompt_tokens_details"]["cached_tokens"]
+                whole = (usage["prompt_tokens"] - 1) // block * block
+                if again:
+                    self.assertEqual(cached, whole, (handoff, usage))
+                else:
+                    self.assertLess(cached, 2 * block, (handoff, number, usage))
+                self.assertNotIn("peer", usage["prompt_tokens_details"].get("cached_tokens_details", {}))
+                hits += cached
+                asked += usage["prompt_tokens"]
+            self.assertEqual(fleet.splits("handed_over"), 3)
+            for i in range(2):
+                self.assertEqual(fleet.figure(i, "vllm:prompt_tokens_total"), asked, (handoff, i))
+                self.assertEqual(fleet.figure(i, "pelton_prefix_cache_hits_total"), fleet.figure(i, "vllm:prefix_cache_hits_total"))
+            self.assertEqual(fleet.figure(0, "vllm:prefix_cache_hits_total"), hits, handoff)
+            totals = {name: sum(float(value) for value in re.findall(r"^%s\{.*\} (\S+)$" % name, ask(fleet.admin, "GET", "/metrics")[1], re.M))
+                      for name in ("vllm:prompt_tokens_total", "vllm:prefix_cache_hits_total")}
+            self.assertEqual(totals, {"vllm:prompt_tokens_total": asked, "vllm:prefix_cache_hits_total": hits}, handoff)
 
     def test_what_stops_with_the_first_token(self):
         fleet = self.check_split("first")

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 PELTON, MODEL = sys.argv[1:3]
@@ -281,6 +282,94 @@ class Tiers(unittest.TestCase):
         with Server(*flags) as server:
             self.assertEqual(server.ask(11, "key-a")[1], 0)
             self.assertGreater(server.disk_tokens("key-b"), 0)
+
+    def test_a_tenant_is_erased_while_another_is_served(self):
+        """Of a disk too, and for the next start."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a a\nkey-b b\nroot - admin\n")
+        flags = (*self.warm_flags(), "--api-key-file", str(keys))
+        with Server(*flags, key="root") as server:
+            for number in range(12):
+                server.ask(number, "key-a")
+                server.ask(number, "key-b")
+            server.wait_until_written()
+            self.assertEqual(server.post("/reset_prefix_cache?tenant=a", {}), {"success": True})
+            self.assertEqual(server.ask(0, "key-a")[:2], (self.plain[0], 0))
+            found = sum(server.ask(number, "key-b")[1] for number in range(12))
+            self.assertGreater(found, 12 * COMMON)
+            self.assertEqual(server.post("/reset_prefix_cache?tenant=a", {}), {"success": True})
+        with Server(*flags, key="root") as server:  # from the disk alone
+            self.assertGreater(server.disk_tokens("key-b"), 0)
+            self.assertEqual(server.ask(0, "key-a")[:2], (self.plain[0], 0))
+
+    def admin(self, server, method, path, body=None, kind="application/json"):
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(f"{server.admin}{path}", data, {"Content-Type": kind}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return reply.status, json.load(reply)
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def test_prefixes_are_pinned_while_it_serves(self):
+        """Of one tenant's; they outlive whatever evicts others, and go when they are removed or their tenant is erased."""
+        keys = self.folder / "keys"
+        keys.write_text("key-a a\nkey-b b\nroot - admin\n")
+        with Server("--admin-port", "0", "--api-key-file", str(keys), key="root") as server:
+            server.admin = server.process.stdout.readline().split()[2]
+
+            def churn():
+                for number in range(20, 32):
+                    server.ask(number, "key-b")
+
+            def listed():
+                return self.admin(server, "GET", "/admin/prefixes")[1]["prefixes"]
+
+            self.assertEqual(listed(), [])
+            messages = [{"role": "user", "content": prompt(0)}]
+            status, pinned = self.admin(server, "POST", "/admin/prefixes?tenant=a", {"messages": messages})
+            self.assertEqual((status, pinned["tenant"]), (200, "a"), pinned)
+            self.assertGreater(pinned["tokens"], 2 * COMMON)
+            self.assertEqual(listed(), [pinned])
+            churn()
+            said, cached, _ = server.ask(0, "key-a")
+            self.assertEqual((said, cached), (self.plain[0], pinned["tokens"]))
+            self.assertLessEqual(server.ask(0, "key-b")[1], COMMON)
+            server.post("/reset_prefix_cache", {})
+            self.assertEqual(server.ask(0, "key-a")[1], pinned["tokens"])
+            self.assertEqual(self.admin(server, "DELETE", f"/admin/prefixes/{pinned['id']}"), (200, {"success": True}))
+            self.assertEqual(listed(), [])
+            churn()
+            self.assertLess(server.ask(0, "key-a")[1], pinned["tokens"])
+            # Text too; and it goes with its tenant.
+            status, second = self.admin(server, "POST", "/admin/prefixes?tenant=a&model=" + pinned["model"], prompt(1).encode(), "text/plain")
+            self.assertEqual(status, 200, second)
+            self.assertEqual(listed(), [second])
+            server.post("/reset_prefix_cache?tenant=b", {})
+            self.assertEqual(listed(), [second])
+            server.post("/reset_prefix_cache?tenant=a", {})
+            server.ask(2, "key-b")
+            self.assertEqual(listed(), [])
+            # More than leaves room for the longest request.
+            full = [self.admin(server, "POST", "/admin/prefixes", {"messages": [{"role": "user", "content": prompt(n)}]}) for n in range(40, 60)]
+            refused = [body for status, body in full if status != 200]
+            self.assertGreater(len(refused), 0)
+            self.assertEqual(refused[-1]["error"]["code"], "insufficient_memory")
+            self.check_answers(server, range(4))
+            for one in listed():
+                self.assertEqual(self.admin(server, "DELETE", f"/admin/prefixes/{one['id']}")[0], 200)
+            for status, method, path, body, kind in (
+                    (400, "POST", "/admin/prefixes?tenannt=a", {"messages": messages}, "application/json"),
+                    (404, "POST", "/admin/prefixes?model=nobody", {"messages": messages}, "application/json"),
+                    (400, "POST", "/admin/prefixes?tenant=" + "a" * 300, {"messages": messages}, "application/json"),
+                    (400, "POST", "/admin/prefixes", b"{", "application/json"), (400, "POST", "/admin/prefixes", b"", "text/plain"),
+                    (400, "POST", "/admin/prefixes", b"\xff\xfe", "text/plain"), (400, "POST", "/admin/prefixes", b"short", "text/plain"),
+                    (400, "POST", "/admin/prefixes", b"x", "application/x-www-form-urlencoded"),
+                    (400, "POST", "/admin/prefixes", ("river " * 4000).encode(), "text/plain"),
+                    (404, "DELETE", "/admin/prefixes/prefix-99", None, "application/json"),
+                    (405, "GET", "/admin/prefixes/prefix-99", None, "application/json"), (405, "DELETE", "/admin/prefixes", None, "application/json")):
+                self.assertEqual(self.admin(server, method, path, body, kind)[0], status, (method, path, body if body is None else str(body)[:40]))
+            self.assertEqual(listed(), [])
 
     def test_bad_flags_are_refused(self):
         def refused(code, text, *flags):

@@ -167,6 +167,7 @@ std::string encode(const RunEnvelope& one) {
   w.key("seed").string(fmt::format("{:x}", one.seed)).key("created_ms").integer(one.created_ms);
   w.key("deadline_ms").integer(one.deadline_ms).key("delivered").boolean(one.delivered);
   if (one.further_max > 0) w.key("further_max").integer(one.further_max);
+  if (one.warmed) w.key("warmed").boolean(true);
   if (one.peer.port != 0) {
     w.key("peer_host").string(one.peer.host).key("peer_port").integer(one.peer.port);
     w.key("peer_tokens").integer(one.peer.tokens).key("peer_ticket").string(one.peer.ticket);
@@ -199,6 +200,7 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
   fields.read_count("deadline_ms", one.deadline_ms);
   fields.read("delivered", one.delivered);
   fields.read_count("further_max", one.further_max, 1 << 30);
+  fields.read("warmed", one.warmed);
   fields.read("peer_host", one.peer.host);
   fields.read_count("peer_port", one.peer.port, 65535);
   fields.read_count("peer_tokens", one.peer.tokens, 1 << 30);
@@ -257,6 +259,31 @@ Result<ChoiceEnd> decode_choice_end(std::string_view text) {
   fields.read_count("cached_tokens", end.cached_tokens, INT32_MAX);
   fields.read_count("output_tokens", end.output_tokens, INT32_MAX);
   return fields.finish(std::move(end));
+}
+
+std::string encode(const PromptFound& found) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("cached_tokens").integer(found.cached_tokens);
+  w.key("host_tokens").integer(found.host_tokens).key("disk_tokens").integer(found.disk_tokens);
+  w.key("peer_tokens").integer(found.peer_tokens).end_object();
+  return out;
+}
+
+Result<PromptFound> decode_prompt_found(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  PromptFound found;
+  Fields fields(json);
+  fields.read_count("cached_tokens", found.cached_tokens, INT32_MAX);
+  fields.read_count("host_tokens", found.host_tokens, INT32_MAX);
+  fields.read_count("disk_tokens", found.disk_tokens, INT32_MAX);
+  fields.read_count("peer_tokens", found.peer_tokens, INT32_MAX);
+  const int64_t further =
+      int64_t{found.host_tokens} + int64_t{found.disk_tokens} + int64_t{found.peer_tokens};
+  if (further > found.cached_tokens) {
+    return bad_field("cached_tokens", "must be at least what lay beyond the device");
+  }
+  return fields.finish(found);
 }
 
 std::string encode(const AnswerError& error) {

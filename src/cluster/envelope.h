@@ -42,6 +42,8 @@ struct RunEnvelope {
   bool delivered = false;
   // Each choice ends when so many tokens follow what was said before; 0: as the body says.
   int further_max = 0;
+  // This worker has been warmed up for it: its prompt was counted then.
+  bool warmed = false;
   // Another worker, from which the prompt's beginning may be fetched; port 0: none.
   struct Peer {
     std::string host;  // of its KV port
@@ -65,6 +67,16 @@ struct ChoiceEnd {
   int prompt_tokens = 0;
   int cached_tokens = 0;
   int output_tokens = 0;
+};
+
+// What whoever began a choice found of its prompt. Others that go on with it find what was computed
+// for it, which was no hit of its client's.
+struct PromptFound {
+  int cached_tokens = 0;
+  // Of these, what lay further away than on the device.
+  int host_tokens = 0;
+  int disk_tokens = 0;
+  int peer_tokens = 0;
 };
 
 struct AnswerError {
@@ -141,6 +153,7 @@ struct WorkerLoad {
 std::string encode(const RunEnvelope& envelope);
 std::string encode(const AnswerHead& head);
 std::string encode(const ChoiceEnd& end);
+std::string encode(const PromptFound& found);
 std::string encode(const AnswerError& error);
 std::string encode(const WorkerRecord& record);
 std::string encode(const WorkerLoad& load);
@@ -149,6 +162,7 @@ std::string encode(const WorkerLoad& load);
 Result<RunEnvelope> decode_run_envelope(std::string_view json);
 Result<AnswerHead> decode_answer_head(std::string_view json);
 Result<ChoiceEnd> decode_choice_end(std::string_view json);
+Result<PromptFound> decode_prompt_found(std::string_view json);
 Result<AnswerError> decode_answer_error(std::string_view json);
 Result<WorkerRecord> decode_worker_record(std::string_view json);
 // Numbers that cannot be are clamped: a worker that lies about its load is found by its answers.

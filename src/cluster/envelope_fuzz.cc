@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton::cluster;
   if (size < 1) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 8) {
+  switch (data[0] % 9) {
     case 0:
       round_trip(bytes, decode_run_envelope);
       break;
@@ -47,6 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 6:
       round_trip(bytes, decode_token_list);
+      break;
+    case 8:
+      round_trip(bytes, decode_prompt_found);
       break;
     default:
       (void)FleetKey::parse(bytes, "f").ok();

@@ -35,6 +35,19 @@ TEST(Envelope, ComesBackAsItWas) {
   EXPECT_TRUE(got->peer.ahead);
 }
 
+TEST(Envelope, WhatWasFoundOfAPrompt) {
+  const PromptFound sent{.cached_tokens = 9, .host_tokens = 4, .disk_tokens = 3, .peer_tokens = 2};
+  const Result<PromptFound> got = decode_prompt_found(encode(sent));
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  EXPECT_EQ(encode(*got), encode(sent));
+  for (const char* bad :
+       {R"({"cached_tokens":-1})", R"({"cached_tokens":1,"host_tokens":"x"})", "[]",
+        R"({"cached_tokens":8,"host_tokens":4,"disk_tokens":3,"peer_tokens":2})",
+        R"({"cached_tokens":1,"peer_tokens":2147483648})"}) {
+    EXPECT_FALSE(decode_prompt_found(bad).ok()) << bad;
+  }
+}
+
 TEST(Envelope, IsRefusedByField) {
   struct Bad {
     const char* json;

@@ -16,6 +16,7 @@ bool is_known(uint8_t type) {
     case FrameType::kTokens:
     case FrameType::kFinished:
     case FrameType::kAdapter:
+    case FrameType::kFound:
     case FrameType::kHead:
     case FrameType::kBytes:
     case FrameType::kError:

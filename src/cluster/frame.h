@@ -27,6 +27,7 @@ enum class FrameType : uint8_t {
   kTokens = 16,    // sampled by one choice: a token list
   kFinished = 17,  // one choice is over: ChoiceEnd
   kAdapter = 18,   // the digest of the LoRA adapter that the answer is computed with
+  kFound = 19,     // PromptFound of one choice: before its first token
   // Worker to gateway.
   kHead = 32,   // AnswerHead; once, first
   kBytes = 33,  // for the client, ready to be sent on; with kLast all of the answer has been said

@@ -25,6 +25,10 @@ constexpr int kLooksMax = 64;
 constexpr double kWorthwhile = 0.8;
 constexpr int64_t kPatienceNs = 50'000'000;
 constexpr int64_t kPatiencePerTokenNs = 250;
+// A load that takes longer than that is waited for twice as long as it was expected to take, and
+// never for more than half of what computing would take.
+constexpr double kPatienceOfExpected = 2;
+constexpr double kPatienceShare = 0.5;
 // A disk that failed so often in a row is left alone for so long.
 constexpr int kFailuresMax = 3;
 constexpr int64_t kOffNs = 30'000'000'000;
@@ -181,7 +185,11 @@ std::unique_ptr<DiskTier::Load> DiskTier::load(std::span<const kv::BlockHash> ha
     return nullptr;
   }
   ++counters_.loads;
-  auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});
+  const double expected_ns = static_cast<double>(bytes + bytes_to_read_) * read_ns_per_byte_;
+  auto load = std::make_unique<Load>(Load{.near_blocks = near,
+                                          .far_blocks = far,
+                                          .expected_ns = static_cast<int64_t>(expected_ns),
+                                          .held = {}});
   // What is on the host is held before room is made there.
   for (const Read& read : reads) {
     if (read.place.tier != kv::kHost) continue;
@@ -239,7 +247,10 @@ void DiskTier::release(Load& load) {
 
 int64_t DiskTier::patience_ns(const Load& load) const {
   const int64_t tokens = int64_t{load.far_blocks - load.near_blocks} * pools_.block_tokens();
-  return kPatienceNs + kPatiencePerTokenNs * tokens;
+  const auto expected = kPatienceOfExpected * static_cast<double>(load.expected_ns);
+  const double computing = kPatienceShare * static_cast<double>(tokens) * computed_ns_per_token_;
+  return std::max(kPatienceNs + kPatiencePerTokenNs * tokens,
+                  static_cast<int64_t>(std::min(expected, computing)));
 }
 
 void DiskTier::finish(const kv::TransferResult& result, int64_t now_ns) {
@@ -319,6 +330,20 @@ void DiskTier::forget_all() {
   uncopied_.clear();
   by_name_.clear();
   for (auto& [id, transfer] : transfers_) transfer.is_stale = true;
+}
+
+void DiskTier::forget(uint64_t owner) {
+  std::erase_if(wanted_, [&](const Wanted& one) { return one.owner == owner; });
+  std::erase_if(uncopied_, [&](const Wanted& one) { return one.owner == owner; });
+  for (auto& [id, transfer] : transfers_) {
+    const kv::BlockTransfer& what = transfer.what;
+    const bool is_read = what.direction == Direction::kRead;
+    const uint64_t whose =
+        is_read ? pools_.pool(what.group, kv::kDisk).owner(what.slot) : what.owner;
+    if (whose != owner) continue;
+    transfer.is_stale = true;
+    by_name_.erase({what.group, what.name.low});
+  }
 }
 
 }  // namespace pelton::engine

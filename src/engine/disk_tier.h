@@ -40,10 +40,11 @@ class DiskTier {
 
   // What one waiting sequence has asked for. Its blocks stay on the host until it is released.
   struct Load {
-    int near_blocks = 0;     // of the hit without the disk
-    int far_blocks = 0;      // and with it
-    int pending = 0;         // transfers
-    int64_t give_up_ns = 0;  // from then on it is not waited for; 0: nobody has waited yet
+    int near_blocks = 0;      // of the hit without the disk
+    int far_blocks = 0;       // and with it
+    int pending = 0;          // transfers
+    int64_t expected_ns = 0;  // that these take, those asked for before included; 0: not known
+    int64_t give_up_ns = 0;   // from then on it is not waited for; 0: nobody has waited yet
     std::vector<std::pair<int, kv::BlockId>> held;  // group and block on the host
   };
   // Begins to read what the longest hit has on the disk. Nothing: there is none, it would take
@@ -62,6 +63,8 @@ class DiskTier {
   bool busy() const { return !transfers_.empty() || !wanted_.empty() || !uncopied_.empty(); }
   // Forgets every block; what is on its way is not listed when it comes.
   void forget_all();
+  // The same of this owner's.
+  void forget(uint64_t owner);
 
   struct Counters {
     int64_t blocks_written = 0;

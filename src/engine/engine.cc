@@ -96,6 +96,7 @@ class Engine::Loop {
   Ledger ledger() const;
   void reset_prefix_cache();
   void erase_tenant(std::string tenant);
+  void unpin(std::string id);
   void release_kv_memory();
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
@@ -158,6 +159,7 @@ class Engine::Loop {
   std::atomic<bool> is_erase_asked_{false};
   std::mutex erase_mutex_;
   std::vector<std::string> erased_tenants_;  // under it: to be
+  std::vector<std::string> unpinned_;        // ids; likewise
   std::atomic<bool> is_release_asked_{false};
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
@@ -337,16 +339,31 @@ void Engine::Loop::erase_tenant(std::string tenant) {
   inbox_.wake();
 }
 
+void Engine::Loop::unpin(std::string id) {
+  {
+    std::lock_guard lock(erase_mutex_);
+    unpinned_.push_back(std::move(id));
+  }
+  is_erase_asked_.store(true, std::memory_order_release);
+  inbox_.wake();
+}
+
 // Before requests are received: those that come after it was asked find nothing.
 void Engine::Loop::reset_if_asked() {
   if (is_erase_asked_.exchange(false, std::memory_order_acq_rel)) {
     std::vector<std::string> tenants;
+    std::vector<std::string> unpinned;
     {
       std::lock_guard lock(erase_mutex_);
       tenants.swap(erased_tenants_);
+      unpinned.swap(unpinned_);
     }
-    for (const std::string& tenant : tenants) core_.erase_tenant(tenant);
-    if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+    for (const std::string& id : unpinned) core_.unpin(id);
+    kv::BlockTransfers* const disk = executor_.disk();
+    for (const std::string& tenant : tenants) {
+      core_.erase_tenant(tenant);
+      if (disk != nullptr) disk->erase(disk->owner_of(tenant));
+    }
   }
   if (!is_reset_asked_.exchange(false, std::memory_order_acq_rel)) return;
   core_.reset_prefix_cache();
@@ -527,6 +544,7 @@ void Engine::Loop::deliver(Reader& reader, Scheduler::Event& event, int64_t now_
     std::optional<StreamEnd> end;
     if (event.end != nullptr) end = *std::move(event.end);
     if (event.prompt) reader.stream->put_prompt(std::move(*event.prompt));
+    if (event.found) reader.stream->put_found(*event.found);
     return reader.stream->put(std::move(event.token), std::move(end), now_ns);
   }
   Outbox::TokenUpdate& update = reader.batch->updates.emplace_back();
@@ -534,6 +552,7 @@ void Engine::Loop::deliver(Reader& reader, Scheduler::Event& event, int64_t now_
   update.token = std::move(event.token);
   update.now_ns = now_ns;
   update.prompt = std::move(event.prompt);
+  update.found = std::move(event.found);
   if (event.end == nullptr) return;
   update.last = std::make_unique<Outbox::TokenUpdate::Last>(
       Outbox::TokenUpdate::Last{.stream = std::move(reader.stream), .end = *std::move(event.end)});
@@ -666,6 +685,10 @@ void Engine::reset_prefix_cache() {
 
 void Engine::erase_tenant(std::string tenant) {
   loop_->erase_tenant(std::move(tenant));
+}
+
+void Engine::unpin(std::string id) {
+  loop_->unpin(std::move(id));
 }
 
 void Engine::release_kv_memory() {

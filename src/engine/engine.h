@@ -133,8 +133,10 @@ class Engine {
   // Requests that come from now on find nothing that was computed before, in no tier; but for what
   // is pinned. Any thread; does not wait.
   void reset_prefix_cache();
-  // The same of this tenant's requests; a disk forgets everybody's.
+  // The same of this tenant's requests.
   void erase_tenant(std::string tenant);
+  // What a request of this id has pinned may be evicted from now on.
+  void unpin(std::string id);
 
   // As soon as it has nothing to do, the prefix cache is emptied, in every tier, and the memory of
   // keys and values goes back to the operating system: for a worker that waits to be needed. It

@@ -102,6 +102,7 @@ class EngineCore {
   void adopt_kept(const kv::BlockTransfers& disk) { scheduler_.adopt_kept(disk); }
   void reset_prefix_cache() { scheduler_.reset_prefix_cache(); }
   void erase_tenant(std::string_view tenant) { scheduler_.erase_tenant(tenant); }
+  void unpin(std::string_view id) { scheduler_.unpin(id); }
 
   // Nothing is known and nothing runs. note_idle() notifies the admission queue.
   bool idle() const { return scheduler_.idle() && in_flight_ == 0; }

@@ -4,10 +4,20 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "kv/group.h"
 
 namespace pelton::engine {
+
+// A prompt's beginning that stays computed, of one tenant's requests.
+struct PinnedPrefix {
+  std::string id;      // of the request that asked for it
+  std::string tenant;  // empty: all who have no name of their own
+  int tokens = 0;
+};
 
 struct Ledger {
   struct Blocks {
@@ -34,7 +44,8 @@ struct Ledger {
   int64_t queued_tokens = 0;  // of their prompts
   int64_t kv_events = 0;      // so far
   int64_t kv_events_dropped = 0;
-  int64_t integrity_checks = 0;  // passed so far
+  int64_t integrity_checks = 0;                               // passed so far
+  std::shared_ptr<const std::vector<PinnedPrefix>> prefixes;  // that are pinned; null: none is
 
   const Blocks& of(int group, kv::Tier tier) const {
     return blocks[static_cast<size_t>(tier)][group];

@@ -131,6 +131,7 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
     return std::exchange(transferred_, {});
   }
   void forget_all() override {}
+  void erase(uint64_t) override {}
 
   void check_plan(const StepPlan& plan);
   void check_row(const ScheduledRow& row) const;

@@ -19,6 +19,7 @@ constexpr std::chrono::microseconds kAwaitMax{500};
 void put(Outbox::TokenUpdate& update) {
   TokenStream::State& stream = *update.to;
   if (update.prompt) stream.put_prompt(std::move(*update.prompt));
+  if (update.found) stream.put_found(*update.found);
   std::optional<StreamEnd> end;
   if (update.last) end = std::move(update.last->end);
   stream.put(std::move(update.token), std::move(end), update.now_ns);

@@ -46,6 +46,7 @@ class Outbox {
     };
     std::unique_ptr<Last> last;
     std::unique_ptr<std::vector<PromptToken>> prompt;
+    std::unique_ptr<PromptFound> found;
   };
   // Takes what `updates` holds, in its order, and leaves it empty, with room for the next ones.
   void send(std::vector<TokenUpdate>& updates);

@@ -507,14 +507,8 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
     sequence.was_scheduled = true;
     forget_start_by(sequence);
     sequence.cached = std::min(sequence.computed, sequence.prompt_count);
-    counters_.prompt_tokens += sequence.prompt_count;
-    (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
-                                  : counters_.prompt_tokens_cached) += sequence.cached;
     sequence.cached_by_tier = count_by_tier(sequence, found);
-    for (size_t tier = 0; found.by == Found::By::kName && tier < kv::kTierCount; ++tier) {
-      counters_.prompt_tokens_cached_by_tier[tier] += sequence.cached_by_tier[tier];
-    }
-    counters_.prompt_tokens_from_peers += sequence.cached_from_peer;
+    if (!sequence.request.was_counted) count_prompt(sequence, found);
     // At once, so that of many slots that are free each tenant gets its share.
     queue_.charge(sequence.request.tenant, sequence.prompt_count - sequence.cached);
   }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "admission/fair_queue.h"
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "engine/disk_tier.h"
 #include "engine/draft_controller.h"
@@ -69,6 +71,7 @@ class Scheduler {
     std::optional<SampledToken> token;
     std::unique_ptr<StreamEnd> end;                    // apart, because it is rare and large
     std::unique_ptr<std::vector<PromptToken>> prompt;  // with the first token, if asked for
+    std::unique_ptr<PromptFound> found;                // likewise
     enum class SlotAllocation {
       kNone,
       kScheduled,
@@ -144,8 +147,10 @@ class Scheduler {
 
   // Nothing that was computed so far is found by later requests, in any tier; what is pinned is.
   void reset_prefix_cache();
-  // Nothing of this tenant's, likewise; a disk forgets everybody's.
+  // Nothing of this tenant's, likewise, pinned or not.
   void erase_tenant(std::string_view tenant);
+  // What a request of this id has pinned is found until it is evicted, from now on.
+  void unpin(std::string_view id);
 
   // Nothing waits or runs, nor is anything on its way to the disk or from a peer; steps may still
   // be in flight.
@@ -216,8 +221,11 @@ class Scheduler {
     ThenDisk then_disk;
     int64_t epoch;  // before the cache was reset nothing is kept
   };
-  // The blocks of a prompt that stays, by group.
-  using Pin = kv::PerGroup<kv::BlockTable>;
+  // A prompt that stays: its blocks, by group.
+  struct Pin {
+    PinnedPrefix what;
+    kv::PerGroup<kv::BlockTable> tables;
+  };
   struct UncommittedStep {
     int64_t step;
     std::vector<PlannedRow> rows;
@@ -254,6 +262,7 @@ class Scheduler {
     return sequence.pooled() ? free_pooled_slots_ : free_slots_;
   }
   void slot(Sequence& sequence, const Found& found);
+  void count_prompt(const Sequence& sequence, const Found& found);
   void count_quota(Sequence& sequence, TokenId token) const;
   void begin_quota(Sequence& sequence) const;
   bool waits_to_be_forced(const Sequence& sequence) const;
@@ -330,6 +339,9 @@ class Scheduler {
   void settle(Sequence& sequence, int end);
   kv::BlockPool::EvictionPriority rank_of(int group, const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
+  bool leaves_room(base::FunctionRef<int(int)> first, int blocks, int tokens) const;
+  void unpin_if(base::FunctionRef<bool(const Pin&)> is_meant);
+  void note_pins();
   int count_pinned(int group) const;
   ExecutorCapacity unpinned_capacity() const;
   void check_slots() const;
@@ -380,8 +392,9 @@ class Scheduler {
   std::set<std::pair<int64_t, SequenceId>> start_bys_;  // of those that never had a slot
   std::deque<UncommittedStep> uncommitted_;
   std::vector<Event> events_;
-  std::deque<Pin> pins_;
-  kv::PerGroup<int> pinned_;  // blocks, by group
+  std::list<Pin> pins_;
+  std::shared_ptr<const std::vector<PinnedPrefix>> pinned_prefixes_;  // of these; null: none
+  kv::PerGroup<int> pinned_;                                          // blocks, by group
 
   // The step that is being planned.
   int budget_ = 0;

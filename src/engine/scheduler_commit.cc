@@ -312,6 +312,12 @@ bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
     events_.back().prompt =
         std::make_unique<std::vector<PromptToken>>(std::exchange(sequence.scored, {}));
   }
+  if (sequence.request.tells_found && sequence.output_count() == 1) {
+    events_.back().found =
+        std::make_unique<PromptFound>(PromptFound{.cached_tokens = sequence.cached,
+                                                  .by_tier = sequence.cached_by_tier,
+                                                  .from_peer = sequence.cached_from_peer});
+  }
   if (++sequence.uncharged >= kChargedTogether) charge_output(sequence);
   if (sequence.request.quota) count_quota(sequence, token);
   const bool pins = sequence.request.pin_prefix && options_.prefix_cache;
@@ -379,6 +385,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
                 .cached_tokens = sequence.cached,
                 .cached_by_tier = sequence.cached_by_tier,
                 .cached_from_peer = sequence.cached_from_peer,
+                .pinned_tokens = sequence.pinned_tokens,
                 .output_tokens = sequence.output_count(),
                 .draft_tokens = sequence.drafted,
                 .accepted_draft_tokens = sequence.accepted,

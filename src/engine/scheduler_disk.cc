@@ -149,7 +149,7 @@ void Scheduler::reset_prefix_cache() {
   for (const Pin& pin : pins_) {
     for (int group = 0; group < pools_.group_count(); ++group) {
       const kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
-      for (const BlockId block : pin[group].blocks()) {
+      for (const BlockId block : pin.tables[group].blocks()) {
         if (block != kNoBlock && pool.cached(block))
           pinned.push_back({group, block, pool.name(block)});
       }
@@ -173,23 +173,20 @@ uint64_t Scheduler::owner_of(std::string_view tenant) const {
   return kept_on_ != nullptr ? kept_on_->owner_of(tenant) : base::fnv1a64(tenant);
 }
 
-// What is on its way is forgotten whosever it is: it is computed again at worst.
+// What is on its way from peers is forgotten whosever it is: it is computed again at worst.
 void Scheduler::erase_tenant(std::string_view tenant) {
   ++epoch_;
   const uint64_t owner = owner_of(tenant);
+  unpin_if([&](const Pin& pin) { return pin.what.tenant == tenant; });
   for (int group = 0; group < pools_.group_count(); ++group) {
     for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
       kv::BlockPool& pool = pools_.pool(group, tier);
-      if (tier == kv::kDisk) {
-        pool.evict_all();
-        continue;
-      }
       for (BlockId block = 0; block < pool.block_count(); ++block) {
         if (pool.cached(block) && pool.owner(block) == owner) pool.uncache(block);
       }
     }
   }
-  disk_.forget_all();
+  disk_.forget(owner);
   peer_tier_.forget_all();
 }
 

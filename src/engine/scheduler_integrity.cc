@@ -19,6 +19,7 @@ Ledger Scheduler::ledger() const {
            .pinned = tier == kv::kDevice ? pinned_[group] : 0});
     }
   }
+  ledger.prefixes = pinned_prefixes_;
   ledger.running = running_count();
   ledger.waiting = waiting_count();
   ledger.swapped_out = swapped_out_count();
@@ -85,7 +86,7 @@ void Scheduler::check_integrity() const {
     check_settled(*sequence);
   }
   for (int group = 0; group < pools_.group_count(); ++group) {
-    for (const Pin& pin : pins_) entries.add(group, kv::kDevice, pin[group]);
+    for (const Pin& pin : pins_) entries.add(group, kv::kDevice, pin.tables[group]);
     CHECK(count_pinned(group) == pinned_[group]);
   }
   for (const UncommittedStep& step : uncommitted_) {

@@ -198,6 +198,16 @@ void Scheduler::release_copied(const Found& found) {
   }
 }
 
+void Scheduler::count_prompt(const Sequence& sequence, const Found& found) {
+  counters_.prompt_tokens += sequence.prompt_count;
+  (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
+                                : counters_.prompt_tokens_cached) += sequence.cached;
+  for (size_t tier = 0; found.by == Found::By::kName && tier < kv::kTierCount; ++tier) {
+    counters_.prompt_tokens_cached_by_tier[tier] += sequence.cached_by_tier[tier];
+  }
+  counters_.prompt_tokens_from_peers += sequence.cached_from_peer;
+}
+
 // A block's tokens count for the furthest tier that any group has it from. What was read for the
 // sequence comes from the disk, or from a peer, though it lies on the host by now.
 kv::PerTier<int> Scheduler::count_by_tier(Sequence& sequence, const Found& found) const {
@@ -316,24 +326,54 @@ void Scheduler::pin(Sequence& sequence) {
       if (blocks_wanted(live, group, live.computed_max()) > left) return;
     }
   }
-  Pin& pin = pins_.emplace_back();
+  if (!leaves_room(first, blocks, sequence.request.pin_room_tokens)) return;
+  sequence.pinned_tokens = blocks * capacity_.block_tokens;
+  Pin& pin = pins_.emplace_back(Pin{.what = {.id = sequence.request.id,
+                                             .tenant = sequence.request.tenant,
+                                             .tokens = sequence.pinned_tokens},
+                                    .tables = {}});
   for (int group = 0; group < pools_.group_count(); ++group) {
     kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
     std::vector<BlockId> found;
     for (int i = first(group); i < blocks; ++i) {
       found.push_back(pool.find(hashes[static_cast<size_t>(i)]));
     }
-    pin.push_back(kv::BlockTable(pool));
-    pin.back().adopt(first(group), found);
+    pin.tables.push_back(kv::BlockTable(pool));
+    pin.tables.back().adopt(first(group), found);
   }
+  note_pins();
+}
+
+// For a request of so many tokens that may come.
+bool Scheduler::leaves_room(base::FunctionRef<int(int)> first, int blocks, int tokens) const {
+  ExecutorCapacity left = unpinned_capacity();
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    left.groups[group].block_counts[kv::kDevice] -= blocks - first(group);
+    if (left.groups[group].block_counts[kv::kDevice] < 0) return false;
+  }
+  return tokens == 0 || left.sequence_tokens_max() >= tokens;
+}
+
+void Scheduler::unpin(std::string_view id) {
+  unpin_if([&](const Pin& pin) { return pin.what.id == id; });
+}
+
+void Scheduler::unpin_if(base::FunctionRef<bool(const Pin&)> is_meant) {
+  if (pins_.remove_if([&](const Pin& pin) { return is_meant(pin); }) > 0) note_pins();
+}
+
+void Scheduler::note_pins() {
   for (int group = 0; group < pools_.group_count(); ++group) pinned_[group] = count_pinned(group);
+  auto prefixes = std::make_shared<std::vector<PinnedPrefix>>();
+  for (const Pin& pin : pins_) prefixes->push_back(pin.what);
+  pinned_prefixes_ = std::move(prefixes);
 }
 
 // A block that several pins hold is one block less.
 int Scheduler::count_pinned(int group) const {
   std::set<BlockId> blocks;
   for (const Pin& pin : pins_) {
-    for (const BlockId block : pin[group].blocks()) {
+    for (const BlockId block : pin.tables[group].blocks()) {
       if (block != kNoBlock) blocks.insert(block);
     }
   }

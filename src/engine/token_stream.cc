@@ -65,6 +65,11 @@ void TokenStream::State::put_prompt(std::vector<PromptToken> prompt) {
   batch.prompt = std::move(prompt);
 }
 
+void TokenStream::State::put_found(const PromptFound& found) {
+  std::lock_guard lock(mutex);
+  batch.found = found;
+}
+
 TokenStream::TokenStream(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 TokenStream::TokenStream(TokenStream&&) noexcept = default;
@@ -96,6 +101,7 @@ void TokenStream::take_into(Batch& batch) {
   state_->announced = false;
   batch.tokens.swap(state_->batch.tokens);
   if (!state_->batch.prompt.empty()) batch.prompt.swap(state_->batch.prompt);
+  batch.found = std::exchange(state_->batch.found, std::nullopt);
   if (state_->ended) batch.end = std::exchange(state_->batch.end, std::nullopt);
   batch.sampled_ns = std::exchange(state_->batch.sampled_ns, 0);
 }

@@ -33,12 +33,20 @@ struct RequestTimes {
   int64_t last_token_ns = 0;
 };
 
+// What of a prompt was found in the prefix cache.
+struct PromptFound {
+  int cached_tokens = 0;
+  kv::PerTier<int> by_tier{};  // of these, by where they lay
+  int from_peer = 0;           // and those that were fetched from another worker
+};
+
 struct StreamEnd {
   FinishReason reason = FinishReason::kStop;
   int prompt_tokens = 0;
   int cached_tokens = 0;              // of the prompt, found in the prefix cache
   kv::PerTier<int> cached_by_tier{};  // of these, by where they lay
   int cached_from_peer = 0;           // and those that were fetched from another worker
+  int pinned_tokens = 0;              // of the prompt, where that was asked for and there was room
   int output_tokens = 0;
   int draft_tokens = 0;           // guesses that were computed for it
   int accepted_draft_tokens = 0;  // of these, emitted
@@ -72,6 +80,8 @@ class TokenStream {
     std::optional<StreamEnd> end;      // nothing follows
     // With the first token, if prompt_logprobs are asked for: of the prompt's tokens but its first.
     std::vector<PromptToken> prompt;
+    // Likewise, if the request says so.
+    std::optional<PromptFound> found;
   };
 
   struct State;  // shared with the engine; token_stream.cc

@@ -32,6 +32,7 @@ struct TokenStream::State {
   void put(std::optional<SampledToken> token, std::optional<StreamEnd> end, int64_t now_ns);
   // Before the first token, and emitted with it.
   void put_prompt(std::vector<PromptToken> prompt);
+  void put_found(const PromptFound& found);
 
   // Any thread: ends it for its reader though the engine has not, with what it has emitted so far;
   // how much of the prompt was cached, and when it was scheduled, only the engine knows. What the

@@ -135,6 +135,13 @@ std::string metrics_text(const AdminSource& source) {
   counter("warm_tokens_total", "Tokens said meanwhile by the workers that were left.",
           counters.warm_tokens);
   add_splits(counters.splits, text);
+  counter(
+      "prefix_copies_total",
+      "Requests sent to a worker that had less of their prompt than another one, since fetching "
+      "it was sooner than waiting there.",
+      counters.prefix_copies);
+  counter("prefix_copy_tokens_total", "Prompt tokens fetched from other workers by whole requests.",
+          counters.prefix_copy_tokens);
   counter("streams_interrupted_total", "Streams that ended with an error.", counters.interrupted);
   counter("unserved_total", "Requests refused by the gateway itself.", counters.unserved);
   counter("quarantined_total", "Requests refused because they ended workers.",

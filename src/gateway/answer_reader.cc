@@ -44,6 +44,10 @@ Result<void> AnswerReader::add(const Frame& frame) {
       if (frame.payload.size() > kDigestMax) return broken("a digest that is none");
       update_.adapter = frame.payload;
       return {};
+    case FrameType::kFound:
+      TRY(cluster::decode_prompt_found(frame.payload));
+      update_.found.emplace_back(frame.choice, std::string(frame.payload));
+      return {};
     case FrameType::kTokens: {
       TRY_ASSIGN(cluster::TokenList list, cluster::decode_token_list(frame.payload));
       update_.tokens.emplace_back(frame.choice, std::move(list));

@@ -22,6 +22,7 @@ struct AnswerUpdate {
   std::string prompts;                                          // kPrompt frames, as they came
   std::string adapter;                                          // a digest; empty: not said
   std::vector<std::pair<uint16_t, cluster::TokenList>> tokens;  // by choice
+  std::vector<std::pair<uint16_t, std::string>> found;          // a PromptFound, by choice
   std::vector<std::pair<uint16_t, std::string>> finished;       // a ChoiceEnd, by choice
   std::string bytes;                                            // for the client
   std::optional<cluster::AnswerError> error;

@@ -149,21 +149,34 @@ void BlockView::find(std::span<const kv::BlockHash> names, int tail_blocks, int6
   if (tail_blocks == 0) return;
   for (size_t worker = 0; worker < hits.size(); ++worker) {
     if (hits[worker] == 0) continue;
-    hits[worker] = with_tail(names, tail_blocks, static_cast<int>(worker), hits[worker]);
+    hits[worker] = with_tail(
+        names,
+        {.blocks = tail_blocks, .worker = static_cast<int>(worker), .expected = &expected_tail_},
+        hits[worker]);
   }
 }
 
-// The longest prefix of at most `widest` blocks whose last `tail_blocks` the tail group holds
-// too. Example: widest 10, tail 2, held 3 4 5 8: blocks 4 and 5 make a hit of 6.
-int BlockView::with_tail(std::span<const kv::BlockHash> names, int tail_blocks, int worker,
-                         int widest) {
+void BlockView::find_held(std::span<const kv::BlockHash> names, int tail_blocks,
+                          std::span<int> hits) {
+  widest_.find(names, nullptr, hits);
+  for (size_t worker = 0; tail_blocks > 0 && worker < hits.size(); ++worker) {
+    if (hits[worker] == 0) continue;
+    hits[worker] =
+        with_tail(names, {.blocks = tail_blocks, .worker = static_cast<int>(worker)}, hits[worker]);
+  }
+}
+
+// The longest prefix of at most `widest` blocks whose last tail.blocks the tail group holds too.
+// Example: widest 10, tail 2, held 3 4 5 8: blocks 4 and 5 make a hit of 6.
+int BlockView::with_tail(std::span<const kv::BlockHash> names, const Tail& tail, int widest) {
   int end = widest;  // of the run of held blocks that is being looked at
   const int last = std::max(widest - kScannedMax, 0);
   for (int i = widest - 1; i >= last; --i) {
     const kv::BlockHash& name = names[static_cast<size_t>(i)];
-    if (!tail_.holds(name, worker) && !expected_tail_.holds(name, worker)) {
+    const bool is_expected = tail.expected != nullptr && tail.expected->holds(name, tail.worker);
+    if (!is_expected && !tail_.holds(name, tail.worker)) {
       end = i;
-    } else if (end - i == tail_blocks || i == 0) {
+    } else if (end - i == tail.blocks || i == 0) {
       return end;
     }
   }

@@ -74,6 +74,8 @@ class BlockView {
   // in blocks; 0: there is no such group.
   void find(std::span<const kv::BlockHash> names, int tail_blocks, int64_t now_ns,
             std::span<int> hits);
+  // The same of what they have said themselves that they hold.
+  void find_held(std::span<const kv::BlockHash> names, int tail_blocks, std::span<int> hits);
 
   size_t size() const { return widest_.size() + tail_.size(); }  // names
   int64_t evictions() const { return widest_.evictions() + tail_.evictions(); }
@@ -91,7 +93,12 @@ class BlockView {
   void end_expectation(const Expected& over);
   static std::span<const kv::BlockHash> tail_of(std::span<const kv::BlockHash> names,
                                                 const Dispatch& dispatch);
-  int with_tail(std::span<const kv::BlockHash> names, int tail_blocks, int worker, int widest);
+  struct Tail {
+    int blocks = 0;
+    int worker = 0;
+    PrefixIndex* expected = nullptr;  // null: what is on its way does not count
+  };
+  int with_tail(std::span<const kv::BlockHash> names, const Tail& tail, int widest);
 
   PrefixIndex widest_;
   PrefixIndex tail_;

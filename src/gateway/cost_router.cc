@@ -1,6 +1,7 @@
 #include "gateway/cost_router.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/random.h"
@@ -15,6 +16,8 @@ constexpr double kRoomUsedMax = 0.9;
 // for equal, however fast it was measured.
 constexpr double kAdapterWaitMinS = 0.005;
 constexpr double kEqualShare = 0.02;
+// What computes prompts all the time still takes steps between them.
+constexpr double kPromptShareMax = 0.9;
 constexpr double kEqualS = 0.001;
 
 constexpr int kUnbalancedRequests = 64;
@@ -30,7 +33,9 @@ int load_of(const CostCandidate& candidate) {
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   const cluster::StepCosts& costs = candidate.costs;
   const int64_t hit = std::clamp<int64_t>(candidate.hit_tokens, 0, request.prompt_tokens);
-  const double computed = static_cast<double>(request.prompt_tokens - hit);
+  const int64_t fetched =
+      std::clamp<int64_t>(candidate.fetch_tokens, 0, request.prompt_tokens - hit);
+  const double computed = static_cast<double>(request.prompt_tokens - hit - fetched);
   const double output = static_cast<double>(std::max<int64_t>(request.output_tokens, 1));
   // Those that wait or are on their way decode beside it, if there are slots.
   const double rows = std::min(load_of(candidate), std::max(candidate.slots - 1, candidate.rows));
@@ -45,11 +50,15 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
       static_cast<double>(candidate.waiting_tokens + candidate.uncounted_tokens) *
       costs.prefill_token_s;
   terms.wait_s = std::max(queue_s, candidate.slot_wait_s);
+  terms.fetch_s = static_cast<double>(fetched) * candidate.fetch_token_s;
   terms.step_s = step_s;
+  const double share = std::clamp(candidate.prompt_share, 0.0, kPromptShareMax);
+  terms.token_s = step_s / (1 - candidate.interference * share);
   terms.adapter_s = candidate.adapter_s;
   terms.pushed_out_s = candidate.pushed_out_s;
-  terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + prefill_s + step_s;
-  terms.rest_s = (output - 1) * step_s;
+  terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + terms.fetch_s +
+                  prefill_s + step_s;
+  terms.rest_s = (output - 1) * terms.token_s;
   terms.harm_s = candidate.rows * candidate.interference * prefill_s + rows * costs.row_s * output +
                  static_cast<double>(candidate.waiting + candidate.uncounted) * prefill_s;
   const double used = std::clamp(candidate.kv_used, 0.0, kUsedMax);
@@ -59,6 +68,16 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s +
                   terms.pushed_out_s;
   return terms;
+}
+
+void PromptShare::note(int64_t now_ns, double seconds) {
+  seconds_ = at(now_ns) * kFadesS + std::max(seconds, 0.0);
+  at_ns_ = now_ns;
+}
+
+double PromptShare::at(int64_t now_ns) const {
+  const double age_s = static_cast<double>(std::max<int64_t>(now_ns - at_ns_, 0)) * 1e-9;
+  return seconds_ * std::exp(-age_s / kFadesS) / kFadesS;
 }
 
 void price(const AbsentAdapter& adapter, CostCandidate& candidate) {

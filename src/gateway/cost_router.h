@@ -2,13 +2,16 @@
 // one included, will be answered. No weights to tune: each term is a time. Pure; the simulator
 // links the same.
 //
-//   u     = prompt - hit                          tokens to compute
+//   f                                             tokens that are fetched from another worker
+//   u     = prompt - hit - f                      tokens to compute
 //   d                                             sequences that decode now
 //   b     = d + waiting + uncounted, at most the slots but one: that decode beside it
 //   s(b,K) = a + c b + k K                        a step of b sequences with K tokens of context
 //   wait  = (waiting tokens + own, uncounted) / r, or the time until a slot is free
-//   first = distance + adapter + wait + u / r + s(b+1, K+n)
-//   rest  = (o - 1) s(b+1, K+n)
+//   first = distance + adapter + wait + fetch + u / r + s(b+1, K+n)
+//   fetch = f times what fetching a token takes
+//   rest  = (o - 1) s(b+1, K+n) / (1 - phi p)     p: share of its time that prompts lately took:
+//         those that will come hold the answer up
 //   harm  = d phi u / r + b c o + m u / r         sequences slowed down, requests behind it
 //   room  = kappa v / (1 - v)                     v: share of the KV cache in use
 //   adapter: 0 where the request's LoRA adapter is in memory, or it has none; otherwise what such
@@ -42,12 +45,15 @@ struct CostCandidate {
   int64_t waiting_tokens = 0;  // of their prompts, still to be computed
   int uncounted = 0;           // requests sent and not in its report yet
   int64_t uncounted_tokens = 0;
-  double slot_wait_s = 0;   // until one is free, as it reported
-  double kv_used = 0;       // 0 to 1
-  int64_t hit_tokens = 0;   // of this prompt
-  double distance_s = 0;    // there and back
-  double adapter_s = 0;     // until its adapter is in memory
-  double pushed_out_s = 0;  // what others will wait for the one that makes room for it
+  double slot_wait_s = 0;    // until one is free, as it reported
+  double kv_used = 0;        // 0 to 1
+  int64_t hit_tokens = 0;    // of this prompt
+  int64_t fetch_tokens = 0;  // and those that it would fetch from another worker
+  double fetch_token_s = 0;  // what each of them takes
+  double prompt_share = 0;   // of its time, that computing prompts lately took: 0 to 1
+  double distance_s = 0;     // there and back
+  double adapter_s = 0;      // until its adapter is in memory
+  double pushed_out_s = 0;   // what others will wait for the one that makes room for it
   // Measured over predicted, lately: of the time to the first token, and for each further one. One
   // that says of itself that it is idle and fast, and is not, is priced by what it does (GW-06).
   double bias = 1;
@@ -75,8 +81,10 @@ struct CostRequest {
 
 struct CostTerms {
   double wait_s = 0;
+  double fetch_s = 0;  // a part of first_s
   double first_s = 0;
-  double step_s = 0;  // with this request in it
+  double step_s = 0;   // with this request in it
+  double token_s = 0;  // from one further token to the next: steps, and prompts between them
   double rest_s = 0;
   double harm_s = 0;
   double room_s = 0;
@@ -86,6 +94,19 @@ struct CostTerms {
 };
 
 CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate);
+
+// What computing prompts takes of a worker's time, of late, by what was sent to it. One thread.
+class PromptShare {
+ public:
+  static constexpr double kFadesS = 20;
+
+  void note(int64_t now_ns, double seconds);
+  double at(int64_t now_ns) const;  // may be above 1: more than it can do
+
+ private:
+  double seconds_ = 0;  // of late
+  int64_t at_ns_ = 0;
+};
 
 // It has a free slot, and room for KV.
 bool has_room(const CostCandidate& candidate);

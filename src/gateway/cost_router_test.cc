@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "gateway/peer_choice.h"
+
 namespace pelton::gateway {
 namespace {
 
@@ -38,6 +40,63 @@ TEST(CostRouter, LoadBeatsAffinityInTheEnd) {
   warm.waiting_tokens = 20'000;
   const std::vector<CostCandidate> two = {worker(8), warm};
   EXPECT_EQ(choose_by_cost({.prompt_tokens = 2048, .output_tokens = 50}, two, 1, nullptr), 0u);
+}
+
+// Then it fetches the prefix, where that is sooner than waiting for who has it: so it is copied.
+TEST(CostRouter, AHotPrefixIsFetchedByWhoIsSooner) {
+  CostCandidate warm = worker(0);
+  warm.hit_tokens = 2000;
+  warm.waiting = 1;
+  warm.waiting_tokens = 1500;  // 0.15 s, less than the 0.2 s of computing the prefix
+  std::vector<CostCandidate> two = {worker(0), warm};
+  const CostRequest request{.prompt_tokens = 2048, .output_tokens = 2};
+  const std::vector<int64_t> held = {0, 2000};
+  const auto chosen = [&](const std::vector<uint32_t>& exchange, std::optional<double> token_s) {
+    std::vector<CostCandidate> all = two;
+    price_fetches({.held = held, .exchange = exchange, .token_s = token_s}, all);
+    return choose_by_cost(request, all, 1, nullptr);
+  };
+  EXPECT_EQ(chosen({1, 1}, std::nullopt), 1u);
+  EXPECT_EQ(chosen({1, 1}, 1e-5), 0u);    // 20 ms
+  EXPECT_EQ(chosen({1, 1}, 0.9e-4), 1u);  // the worker would decline it
+  EXPECT_EQ(chosen({1, 2}, 1e-5), 1u);
+  EXPECT_EQ(chosen({0, 0}, 1e-5), 1u);
+  const std::vector<uint32_t> exchange = {1, 1};
+  price_fetches({.held = held, .exchange = exchange, .token_s = 1e-5}, two);
+  EXPECT_EQ(two[0].fetch_tokens, 2000);
+  EXPECT_EQ(two[1].fetch_tokens, 0);
+  EXPECT_NEAR(cost_of(request, two[0]).fetch_s, 0.02, 1e-12);
+  EXPECT_NEAR(cost_of(request, two[0]).first_s, 0.02 + 0.0048 + 0.01 + 2e-4 + 2048e-8, 1e-9);
+}
+
+// Prompts that keep coming hold up an answer as those do that are there.
+TEST(CostRouter, PromptsToComeSlowAnAnswerDown) {
+  CostCandidate busy = worker(2);
+  busy.prompt_share = 0.5;
+  const CostRequest request{.prompt_tokens = 100, .output_tokens = 101};
+  EXPECT_NEAR(cost_of(request, busy).rest_s, 2 * cost_of(request, worker(2)).rest_s, 1e-9);
+  busy.prompt_share = 7;
+  EXPECT_NEAR(cost_of(request, busy).rest_s, 10 * cost_of(request, worker(2)).rest_s, 1e-9);
+  PromptShare share;
+  EXPECT_EQ(share.at(5), 0);
+  for (int i = 0; i < 200; ++i) share.note(int64_t{i} * 1'000'000'000, 0.6);
+  EXPECT_NEAR(share.at(199'000'000'000), 0.6, 0.02);
+  EXPECT_NEAR(share.at(219'000'000'000), 0.6 / 2.718, 0.02);
+}
+
+TEST(PeerChoice, OneOfThoseThatHaveAsMuchIsDrawn) {
+  std::vector<int> drawn(4);
+  const std::vector<int64_t> hits = {0, 500, 500, 500};
+  for (uint64_t draw = 0; draw < 300; ++draw) {
+    const auto one = choose_peer({.hits = hits, .chosen = 0, .chosen_hit = 64, .draw = draw});
+    ASSERT_TRUE(one);
+    EXPECT_EQ(one->tokens, 500);
+    ++drawn[one->worker];
+  }
+  for (size_t i = 1; i < 4; ++i) EXPECT_GT(drawn[i], 60);
+  const auto less = choose_peer({.hits = hits, .chosen = 0, .chosen_hit = 437});
+  EXPECT_FALSE(less);  // 63 tokens more
+  EXPECT_TRUE(choose_peer({.hits = hits, .chosen = 0, .chosen_hit = 436}));
 }
 
 // A request goes where its adapter is, until waiting there costs more than having it loaded; where

@@ -22,8 +22,15 @@ void write_candidate(base::JsonWriter& w, const Fleet::Considered& one) {
   w.key("row_s").number(known.costs.row_s);
   w.key("context_token_s").number(known.costs.context_token_s);
   w.key("prefill_token_s").number(known.costs.prefill_token_s).end_object();
+  w.key("fetch_tokens").integer(known.fetch_tokens);
+  w.key("prompt_share").number(known.prompt_share);
   w.key("terms").begin_object().key("wait_s").number(terms.wait_s);
-  w.key("first_s").number(terms.first_s).key("rest_s").number(terms.rest_s);
+  w.key("fetch_s")
+      .number(terms.fetch_s)
+      .key("first_s")
+      .number(terms.first_s)
+      .key("rest_s")
+      .number(terms.rest_s);
   w.key("harm_s").number(terms.harm_s).key("room_s").number(terms.room_s);
   w.key("adapter_s").number(terms.adapter_s);
   w.key("pushed_out_s").number(terms.pushed_out_s).end_object();

@@ -91,7 +91,10 @@ class Fleet {
     bool is_counted = false;   // of its prompt's tokens more is known than the body's length
     bool has_adapter = false;  // that its request names is in the worker's memory, as it said
     double first_s = 0;        // predicted, to the first token
-    double step_s = 0;         // likewise, for each further one
+    double step_s = 0;         // likewise, of a step
+    double token_s = 0;        // and for each further token, with the prompts between them
+    bool fetches = false;      // it was chosen for what it fetches
+    double fed_first_s = 0;    // to the first token, if fetching took no time
     // Once it has said something, another one is to go on: which, is chosen then.
     bool splits = false;
     // And which seems the best for that now; none where it does not split.
@@ -174,6 +177,8 @@ class Fleet {
   void note_output(std::string_view pool, int64_t tokens);
   // Another worker was warm for what `from` goes on with, after so long; it fetched so much.
   void note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens);
+  // The same of a request that began so long after it was sent.
+  void note_fetched(const Assignment& at_worker, double seconds, int64_t fetched_tokens);
   SplitConfig split_of(std::string_view pool) const;
   // What it found of a prompt in its prefix cache.
   struct Hit {
@@ -344,6 +349,7 @@ class Fleet {
     int64_t name_test_ns = 0;          // none before
     std::vector<TokenId> test_prompt;  // asked once; empty: none is to be asked again
     int64_t test_again_ns = 0;
+    PromptShare prompt_share;
     PredictionBias first_bias;  // of the time to the first token, and for each further one
     PredictionBias rest_bias;
     int64_t requests = 0;
@@ -440,6 +446,7 @@ class Fleet {
   // By places; of those that are free, unusable ones.
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
   // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
+  void price_fetches_of(const Wanted& wanted, int64_t now_ns, std::vector<CostCandidate>& all);
   cluster::RunEnvelope::Peer peer_for(const Wanted& wanted, size_t chosen,
                                       const std::vector<CostCandidate>& all, int64_t now_ns) const;
   // Each of them the median of what the pool's workers say.

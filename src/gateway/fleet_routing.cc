@@ -41,6 +41,20 @@ cluster::StepCosts at_least(const cluster::StepCosts& costs, const cluster::Step
           .context_token_s = std::max(costs.context_token_s, floor.context_token_s)};
 }
 
+// To the first token, if fetching from the peer took no time; 0: there is none.
+double fed_first_s(const CostRequest& request, CostCandidate candidate,
+                   const cluster::RunEnvelope::Peer& peer) {
+  if (peer.port == 0) return 0;
+  candidate.fetch_token_s = 0;
+  candidate.fetch_tokens = peer.tokens - candidate.hit_tokens;
+  return cost_of(request, candidate).first_s;
+}
+
+void note_prompt(PromptShare& share, int64_t now_ns, int64_t tokens,
+                 const CostCandidate& candidate) {
+  share.note(now_ns, static_cast<double>(tokens) * candidate.costs.prefill_token_s);
+}
+
 }  // namespace
 
 // Of workers that name them otherwise nothing is known.
@@ -187,8 +201,32 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     if (knows_names(worker) && worker.record.block_tokens == wanted.prompt.block_tokens) {
       one.hit_tokens = int64_t{hits[i]} * wanted.prompt.block_tokens;
     }
+    one.prompt_share = worker.prompt_share.at(now_ns);
   }
+  if (!wanted.source && !options_.peer_key.empty()) price_fetches_of(wanted, now_ns, all);
   return all;
+}
+
+// Of what workers have said themselves: what was only sent to one is not there yet.
+void Fleet::price_fetches_of(const Wanted& wanted, int64_t now_ns,
+                             std::vector<CostCandidate>& all) {
+  const auto measured = fetch_paces_.find(wanted.pool);
+  if (measured == fetch_paces_.end() || wanted.prompt.names.empty()) return;
+  std::vector<int> held(workers_.size());
+  std::vector<int64_t> tokens(workers_.size());
+  const std::vector<uint32_t> exchange = exchanges(wanted);
+  const auto any = std::ranges::find_if(exchange, [](uint32_t number) { return number != 0; });
+  if (any == exchange.end()) return;
+  const Worker& one = *workers_[static_cast<size_t>(any - exchange.begin())];
+  blocks_.find_held(wanted.prompt.names, one.groups.tail_blocks, held);
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (exchange[i] == 0) continue;
+    const cluster::WorkerState state = workers_[i]->health.state(now_ns);
+    const bool is_there =
+        state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
+    if (is_there) tokens[i] = int64_t{held[i]} * wanted.prompt.block_tokens;
+  }
+  price_fetches({.held = tokens, .exchange = exchange, .token_s = measured->second.token_s()}, all);
 }
 
 CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) const {
@@ -221,8 +259,11 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (worker->fingerprint != target.fingerprint) continue;
     hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
-  const std::optional<PrefixSource> peer = choose_peer(
-      {.hits = hits, .chosen = chosen, .chosen_hit = all[chosen].hit_tokens, .is_split = is_split});
+  const std::optional<PrefixSource> peer = choose_peer({.hits = hits,
+                                                        .chosen = chosen,
+                                                        .chosen_hit = all[chosen].hit_tokens,
+                                                        .is_split = is_split,
+                                                        .draw = wanted.draw});
   if (!peer) return {};
   const Worker* const source = workers_[peer->worker].get();
   const int64_t most = peer->tokens;
@@ -260,31 +301,33 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   ++worker.open;
   const CostCandidate& candidate = all[*chosen];
   const CostTerms terms = cost_of(request, candidate);
-  Assignment assignment{
-      .worker = *chosen,
-      .serial = worker.serial,
-      .host = worker.config.host,
-      .port = worker.config.port,
-      .trust = worker.is_foreign ? worker.trust : options_.trust,
-      .incarnation = worker.record.incarnation,
-      .is_foreign = worker.is_foreign,
-      .kind = worker.kind,
-      .abilities = worker.abilities,
-      .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
-      .api_key = worker.api_key,
-      .pairs = worker.is_foreign && splits(wanted.pool),
-      .role = worker.role,
-      .bootstrap_port = worker.config.bootstrap_port,
-      .fingerprint = worker.fingerprint,
-      .beat_ms = worker.record.beat_ms,
-      .dispatch = ++dispatched_,
-      .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
-      .is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens,
-      .has_adapter = terms.adapter_s == 0,
-      .first_s = terms.first_s,
-      .step_s = terms.step_s,
-      .splits = choice.splits,
-      .peer = peer_for(wanted, *chosen, all, now_ns)};
+  const bool is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens;
+  Assignment assignment{.worker = *chosen,
+                        .serial = worker.serial,
+                        .host = worker.config.host,
+                        .port = worker.config.port,
+                        .trust = worker.is_foreign ? worker.trust : options_.trust,
+                        .incarnation = worker.record.incarnation,
+                        .is_foreign = worker.is_foreign,
+                        .kind = worker.kind,
+                        .abilities = worker.abilities,
+                        .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
+                        .api_key = worker.api_key,
+                        .pairs = worker.is_foreign && splits(wanted.pool),
+                        .role = worker.role,
+                        .bootstrap_port = worker.config.bootstrap_port,
+                        .fingerprint = worker.fingerprint,
+                        .beat_ms = worker.record.beat_ms,
+                        .dispatch = ++dispatched_,
+                        .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
+                        .is_counted = is_counted,
+                        .has_adapter = terms.adapter_s == 0,
+                        .first_s = terms.first_s,
+                        .step_s = terms.step_s,
+                        .token_s = terms.token_s,
+                        .fetches = terms.fetch_s > 0,
+                        .splits = choice.splits,
+                        .peer = peer_for(wanted, *chosen, all, now_ns)};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }
@@ -297,7 +340,10 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
     const size_t decode = choice.pair->decode;
     assignment.decoder = {.worker = decode, .serial = workers_[decode]->serial};
   }
-  const int64_t computed = wanted.ahead ? 0 : request.prompt_tokens - assignment.hit_tokens;
+  const int64_t there = candidate.hit_tokens + candidate.fetch_tokens;
+  const int64_t computed = wanted.ahead ? 0 : std::max<int64_t>(request.prompt_tokens - there, 0);
+  if (!wanted.source) note_prompt(worker.prompt_share, now_ns, computed, candidate);
+  assignment.fed_first_s = fed_first_s(request, candidate, assignment.peer);
   worker.uncounted.push_back(
       {.dispatch = assignment.dispatch, .at_ns = now_ns, .tokens = computed});
   if (knows_names(worker) && !wanted.ahead) {
@@ -377,7 +423,7 @@ void Fleet::note_further_tokens(const Assignment& assignment, double seconds, in
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
   if (worker == nullptr || tokens < 1) return;
   note_ratio(worker->rest_bias, typical_biases_[worker->config.pool].rest,
-             seconds / static_cast<double>(tokens), assignment.step_s);
+             seconds / static_cast<double>(tokens), assignment.token_s);
 }
 
 void Fleet::note_ratio(PredictionBias& bias, double& typical, double measured_s,

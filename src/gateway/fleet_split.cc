@@ -143,6 +143,19 @@ void Fleet::note_hand_over(const Assignment& from, double seconds, int64_t fetch
   fetch_paces_[worker->config.pool].note(seconds, from.step_s, fetched_tokens);
 }
 
+// Of a request that nobody else had begun: what it waited beyond what the rest would have taken.
+// Predictions are what they are, so no less than a part of computing it.
+void Fleet::note_fetched(const Assignment& at_worker, double seconds, int64_t fetched_tokens) {
+  constexpr double kLeastShare = 0.05;
+  std::lock_guard lock(mutex_);
+  const Worker* const worker = at({.index = at_worker.worker, .serial = at_worker.serial});
+  if (worker == nullptr || fetched_tokens < 1 || at_worker.fed_first_s <= 0) return;
+  const double least_s = kLeastShare * worker->health.load().costs.prefill_token_s *
+                         static_cast<double>(fetched_tokens);
+  const double took_s = std::max(seconds - at_worker.fed_first_s, least_s);
+  fetch_paces_[worker->config.pool].note(took_s, 0, fetched_tokens);
+}
+
 Result<void> Fleet::set_role(std::string_view name, cluster::WorkerRole role) {
   std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {

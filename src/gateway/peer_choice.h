@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "gateway/cost_router.h"
+
 namespace pelton::gateway {
 
 struct PrefixSource {
@@ -20,9 +22,19 @@ struct PeersAsked {
   int64_t chosen_hit = 0;
   // Who has just computed the prompt is asked for any block of it.
   bool is_split = false;
+  uint64_t draw = 0;  // among those that have as much
 };
 // Who has the most, if that is worth asking for.
 std::optional<PrefixSource> choose_peer(const PeersAsked& asked);
+
+// What each worker would fetch instead of computing it, where that is quicker: of what another one
+// certainly has. So a prefix that many ask for is copied where waiting for who has it costs more.
+struct FetchesAsked {
+  std::span<const int64_t> held;       // of the prompt, by the places of workers; 0: nothing
+  std::span<const uint32_t> exchange;  // those of equal numbers exchange it; 0: nobody
+  std::optional<double> token_s;       // as measured lately; none: nothing was
+};
+void price_fetches(const FetchesAsked& asked, std::span<CostCandidate> candidates);
 
 // For each token that is fetched, beyond the steps that it is waited for with; as measured lately.
 class FetchPace {

@@ -153,6 +153,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
     ++services_.counters.adapter_requests;
     if (assignment_.has_adapter) ++services_.counters.adapter_resident;
   }
+  if (assignment_.fetches && !begun()) ++services_.counters.prefix_copies;
   tried_.push_back(assignment_.worker);
   running_ = true;
   progressed_ = paused_ = was_paused_ = false;
@@ -287,6 +288,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max
                                 .created_ms = request_.created_ms,
                                 .delivered = streaming_ && !early_,
                                 .further_max = further_max,
+                                .warmed = warmed_attempt_ == attempt_ && further_max == 0,
                                 .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   if (request_.deadline_ns) {
@@ -361,6 +363,11 @@ bool Relay::apply(AnswerUpdate update) {
 Result<void> Relay::keep(AnswerUpdate& update) {
   if (prompts_.empty()) prompts_ = std::move(update.prompts);
   if (!update.adapter.empty() && !begun()) adapter_ = std::move(update.adapter);
+  for (auto& [choice, found] : update.found) {
+    if (said_.size() <= choice) said_.resize(choice + 1u);
+    said_[choice].note_found(std::move(found));
+    if (choice == 0 && attempt_ == 0 && !progressed_) note_fetched();
+  }
   for (auto& [choice, list] : update.tokens) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
     attempt_said_ += list.tokens.size();
@@ -369,7 +376,7 @@ Result<void> Relay::keep(AnswerUpdate& update) {
   }
   for (auto& [choice, end] : update.finished) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
-    note_end(end, said_[choice].count());
+    note_end(end, said_[choice]);
     TRY(said_[choice].finish(std::move(end)));
   }
   if (update.tokens.empty() && update.finished.empty()) return {};

@@ -212,7 +212,8 @@ class Relay final : public WorkerListener,
   void record_request(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);
   static GatewayFigures::Retry retry_of(Failure failure);
-  void note_end(const std::string& choice_end, size_t said);
+  void note_end(const std::string& choice_end, const SaidTokens& said);
+  void note_fetched();
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
   size_t said_count() const;  // tokens of it, of all choices
@@ -303,6 +304,7 @@ class Relay final : public WorkerListener,
     int64_t found_tokens = 0;  // by it, of the prompt, where it was split
   };
   std::optional<WarmUp> warm_up_;
+  int warmed_attempt_ = -1;       // its worker has been warmed up for it
   int warm_ups_ = 0;              // begun
   int warm_ups_failed_ = 0;       // since the last attempt
   int64_t warm_up_again_ns_ = 0;  // none before

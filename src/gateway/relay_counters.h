@@ -50,6 +50,10 @@ struct RelayCounters {
   std::atomic<int64_t> expected_hit_tokens{0};
   std::atomic<int64_t> real_hit_tokens{0};
   std::atomic<int64_t> hit_mismatches{0};  // by a block or more
+  // Sent to workers that had less of their prompt than others, for what they would fetch; and the
+  // tokens that were fetched, whyever a worker was chosen.
+  std::atomic<int64_t> prefix_copies{0};
+  std::atomic<int64_t> prefix_copy_tokens{0};
   // Sent to workers with an adapter, and of these to one that had it in memory.
   std::atomic<int64_t> adapter_requests{0};
   std::atomic<int64_t> adapter_resident{0};

@@ -136,26 +136,29 @@ GatewayFigures::Retry Relay::retry_of(Failure failure) {
 
 // What the worker found of its prompt, beside what was expected; of an answer that has moved the
 // worker says something else than was asked of it.
-void Relay::note_end(const std::string& choice_end, size_t said) {
+void Relay::note_end(const std::string& choice_end, const SaidTokens& said) {
   Result<cluster::ChoiceEnd> end = cluster::decode_choice_end(choice_end);
   if (!end.ok()) return;
   // Whatever it claims: no more than it has said.
   end->prompt_tokens = static_cast<int>(std::min<int64_t>(end->prompt_tokens, kClaimedTokensMax));
   end->cached_tokens = std::min(end->cached_tokens, end->prompt_tokens);
   end->output_tokens =
-      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said) + kUnsaidMax);
+      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said.count()) + kUnsaidMax);
   services_.fleet.note_output(request_.pool, end->output_tokens);
   if (std::exchange(counts_found_, false)) note_split_found(end->cached_tokens);
+  // Its client's: what others find later was computed for it.
+  const int cached =
+      std::min(said.cached_tokens().value_or(end->cached_tokens), end->prompt_tokens);
   if (request_.arm) request_.arm->note_finish(end->reason);
   if (request_.served) {
     ended_tokens_ += end->output_tokens;
     request_.served->note_choice({.prompt_tokens = end->prompt_tokens,
-                                  .cached_tokens = end->cached_tokens,
+                                  .cached_tokens = cached,
                                   .output_tokens = end->output_tokens,
                                   .reason = end->reason});
   }
   prompt_tokens_ = std::max<int64_t>(prompt_tokens_, end->prompt_tokens);
-  cached_tokens_ = end->cached_tokens;
+  cached_tokens_ = cached;
   if (request_.ticket != nullptr) {
     request_.ticket->note_end({.prompt_tokens = end->prompt_tokens,
                                .output_tokens = end->output_tokens,
@@ -181,6 +184,15 @@ void Relay::note_end(const std::string& choice_end, size_t said) {
   services_.fleet.note_hit(assignment_, {.expected_tokens = assignment_.hit_tokens,
                                          .real_tokens = end->cached_tokens,
                                          .block_tokens = request_.prompt.block_tokens});
+}
+
+// What the worker has fetched of a whole request's prompt, and what that took.
+void Relay::note_fetched() {
+  if (assignment_.peer.port == 0) return;
+  const int64_t fetched = said_.front().fetched_tokens();
+  services_.counters.prefix_copy_tokens += fetched;
+  services_.fleet.note_fetched(
+      assignment_, static_cast<double>(services_.clock.now_ns() - attempted_ns_) * 1e-9, fetched);
 }
 
 // What was computed counts, whoever is to blame that it did not reach its client; a request of

@@ -80,11 +80,16 @@ void Relay::on_warm_up_bytes(int number, const std::string& bytes) {
     if (is_refused) return fail_warm_up(number, Fleet::Outcome::kNeither);
     note_warm(**update);
     if (!is_warm()) continue;
-    preferred_ = {.worker = warm_up_->target.worker, .serial = warm_up_->target.serial};
+    const Fleet::Wanted::Preferred warmed{.worker = warm_up_->target.worker,
+                                          .serial = warm_up_->target.serial};
+    preferred_ = warmed;
     if (warm_up_->is_split) note_split_warm();
     drop_warm_up(Fleet::Outcome::kServed);
     std::optional<Fleet::Assignment> next = assign();
     preferred_.reset();
+    if (next && next->worker == warmed.worker && next->serial == warmed.serial) {
+      warmed_attempt_ = attempt_ + 1;
+    }
     // None: it has been filled meanwhile. It is asked again, as long as this one talks.
     if (!next) return retry_split();
     if (splits_) return hand_over(*std::move(next), GatewayFigures::Move::kSplit);

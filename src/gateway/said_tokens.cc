@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cluster/envelope.h"
 #include "cluster/frame.h"
 
 namespace pelton::gateway {
@@ -34,9 +35,31 @@ Result<void> SaidTokens::finish(std::string choice_end) {
   return {};
 }
 
+void SaidTokens::note_found(std::string found) {
+  if (count() == 0 && !finished()) found_ = std::move(found);
+}
+
+std::optional<int> SaidTokens::cached_tokens() const {
+  if (found_.empty()) return std::nullopt;
+  const Result<cluster::PromptFound> found = cluster::decode_prompt_found(found_);
+  return found.ok() ? std::optional(found->cached_tokens) : std::nullopt;
+}
+
+int SaidTokens::fetched_tokens() const {
+  const Result<cluster::PromptFound> found = cluster::decode_prompt_found(found_);
+  return found.ok() ? found->peer_tokens : 0;
+}
+
 void SaidTokens::append_frames(uint16_t choice, std::string& out) const {
   cluster::TokenList list{.first = 0, .with_logprobs = !scored_.empty(), .tokens = scored_};
   for (const TokenId id : ids_) list.tokens.push_back({.token = id});
+  // A choice that has said nothing begins anew.
+  if (!found_.empty() && (count() > 0 || finished())) {
+    cluster::append_frame(out, {.type = cluster::FrameType::kFound,
+                                .flags = cluster::Frame::kOptional,
+                                .choice = choice,
+                                .payload = found_});
+  }
   if (!list.tokens.empty()) {
     cluster::append_frame(
         out, {.type = cluster::FrameType::kTokens, .choice = choice, .payload = encode(list)});

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ class SaidTokens {
   Result<void> add(cluster::TokenList list);
   Result<void> finish(std::string choice_end);
 
+  // What whoever says the first token found of the prompt: a PromptFound, as it came. What is found
+  // later was computed for it.
+  void note_found(std::string found);
+  // Of the prompt, by that; none: nobody has said so.
+  std::optional<int> cached_tokens() const;
+  int fetched_tokens() const;  // of these, from other workers
+
   bool finished() const { return !end_.empty(); }
   size_t count() const { return ids_.size() + scored_.size(); }
   // As frames for the next worker.
@@ -26,7 +34,8 @@ class SaidTokens {
  private:
   std::vector<TokenId> ids_;  // one of the two is empty
   std::vector<cluster::WireToken> scored_;
-  std::string end_;  // a ChoiceEnd as it came
+  std::string found_;  // a PromptFound as it came
+  std::string end_;    // a ChoiceEnd as it came
 };
 
 }  // namespace pelton::gateway

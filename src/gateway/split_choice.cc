@@ -18,6 +18,7 @@ double biased(double seconds, double bias) {
 // What d finds is what lies there, and what it fetches.
 CostCandidate with_fetched(const SplitRequest& request, const CostCandidate& decode) {
   CostCandidate one = decode;
+  one.fetch_tokens = 0;
   one.hit_tokens = std::max(decode.hit_tokens, request.block_tokens);
   return one;
 }
@@ -89,9 +90,9 @@ SplitTerms cost_of(const SplitRequest& request, const CostCandidate& prefill,
   terms.over_s = d.first_s + static_cast<double>(fetched) * fetch_token_s;
   const bool is_warm = request.handoff == SplitConfig::Handoff::kWarm;
   const double meanwhile =
-      is_warm ? std::min(terms.over_s / std::max(p.step_s, kStepMinS), further) : 0.0;
-  terms.rest_s = meanwhile * biased(p.step_s, prefill.rest_bias) +
-                 (further - meanwhile) * biased(d.step_s, decode.rest_bias);
+      is_warm ? std::min(terms.over_s / std::max(p.token_s, kStepMinS), further) : 0.0;
+  terms.rest_s = meanwhile * biased(p.token_s, prefill.rest_bias) +
+                 (further - meanwhile) * biased(d.token_s, decode.rest_bias);
   if (further > meanwhile) terms.rest_s += is_warm ? decode.distance_s + d.step_s : terms.over_s;
   // Its rows are p's until then, and d's from then on: cost_of(d) has them for all of the answer.
   terms.harm_s = p.harm_s + prefill.rows * prefill.costs.row_s * meanwhile + d.harm_s -
@@ -120,6 +121,28 @@ bool is_split(SplitConfig::Mode mode, const SplitPair& pair, const CostRequest& 
   if (mode == SplitConfig::Mode::kOff) return false;
   return mode == SplitConfig::Mode::kAlways || whole == nullptr ||
          pair.terms.total_s < cost_of(request, *whole).total_s;
+}
+
+bool is_left(const SplitRequest& request, const CostCandidate& prefill,
+             const CostCandidate& decode) {
+  const auto further = static_cast<double>(std::max<int64_t>(request.request.output_tokens, 1) - 1);
+  if (further < 1) return false;
+  const CostTerms p = cost_of(request.request, with_fetched(request, prefill));
+  const CostCandidate warm = with_fetched(request, decode);
+  const CostTerms d = cost_of(request.request, warm);
+  const int64_t fetched = warm.hit_tokens - std::min(decode.hit_tokens, warm.hit_tokens);
+  const double fetch_token_s = request.fetch_token_s.value_or(decode.costs.prefill_token_s);
+  const double waiting_s = static_cast<double>(prefill.waiting_tokens + prefill.uncounted_tokens) *
+                           prefill.costs.prefill_token_s;
+  const double said_s =
+      further * biased(p.token_s, prefill.rest_bias) + prefill.interference * waiting_s;
+  const double stay_s = said_s + prefill.rows * prefill.costs.row_s * further;
+  const double over_s = d.first_s + static_cast<double>(fetched) * fetch_token_s;
+  const double meanwhile = std::min(over_s * further / std::max(said_s, kStepMinS), further);
+  const double go_s = meanwhile * said_s / further +
+                      (further - meanwhile) * biased(d.token_s, decode.rest_bias) +
+                      decode.distance_s + d.step_s + d.harm_s + d.room_s - p.room_s;
+  return go_s + equal_within_s(stay_s) < stay_s;
 }
 
 }  // namespace pelton::gateway

@@ -5,8 +5,9 @@
 //
 //   first   = p's bias x p's first, with p's hit
 //   over    = distance + d's wait + fetched x seconds for each + u / r + s     until d is warm
-//   m       = over / p's s, at most o - 1                     tokens that p says meanwhile
-//   rest    = m x p's s + (o - 1 - m) x d's s, each with its bias, + distance + d's s for the cut
+//   t       = s / (1 - phi p)                         a further token, prompts between them
+//   m       = over / p's t, at most o - 1                     tokens that p says meanwhile
+//   rest    = m x p's t + (o - 1 - m) x d's t, each with its bias, + distance + d's s for the cut
 //   harm    = p's, of the prompt and of m + 1 tokens; d's, of u tokens and of the others
 //   room    = p's + d's
 //   u: what d computes, as no whole block has it
@@ -65,5 +66,15 @@ std::optional<SplitPair> choose_pair(const SplitRequest& request, const SplitSid
 // null: there is none.
 bool is_split(SplitConfig::Mode mode, const SplitPair& pair, const CostRequest& request,
               const CostCandidate* whole);
+
+// Once its first token is said: whether its rest is sooner at d, with what p has by then. The
+// prompts that wait at p (and have come since it was chosen) are computed before that rest; whoever
+// goes on is chosen now, and computes none. With a warm hand-over only.
+//
+//   stay = (o - 1) t + phi x p's waiting tokens / r + rows slowed by its row
+//   go   = what p says until d is warm, (o - 1 - m) x d's t, the cut; d's harm, and its room less
+//   p's
+bool is_left(const SplitRequest& request, const CostCandidate& prefill,
+             const CostCandidate& decode);
 
 }  // namespace pelton::gateway

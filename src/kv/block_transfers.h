@@ -65,6 +65,8 @@ class BlockTransfers {
 
   // Nothing that was asked to be written before is found by a later process.
   virtual void forget_all() = 0;
+  // The same of what is this owner's.
+  virtual void erase(uint64_t owner) = 0;
 };
 
 }  // namespace pelton::kv

@@ -109,13 +109,17 @@ Result<std::unique_ptr<BlockStore>> BlockStore::open(const Options& options, Blo
   std::unique_ptr<BlockStore> store(
       new BlockStore(options, std::move(secret), std::move(file), memory));
   if (store->file_->is_warm()) {
+    const FileHeader& header = store->file_->header();
+    for (uint32_t i = 0; i < header.erased_count; ++i) {
+      store->number_ = std::max(store->number_, header.erased[i].number);
+    }
     TRY_ASSIGN(const std::vector<SlotFile::Found> found, store->file_->list());
     for (const SlotFile::Found& one : found) {
       store->kept_.push_back({.group = one.slot.group,
                               .slot = one.slot.index,
                               .name = one.header.name,
                               .owner = one.header.owner});
-      store->number_ = one.header.number;
+      store->number_ = std::max(store->number_, one.header.number);
     }
   }
   store->threads_.emplace_back([raw = store.get()] { raw->work(raw->reads_, 0); });
@@ -171,6 +175,34 @@ void BlockStore::forget_all() {
   changed_.notify_all();
 }
 
+// Whatever was asked to be written before has a lower number than what comes.
+void BlockStore::erase(uint64_t owner) {
+  {
+    std::lock_guard lock(mutex_);
+    erased_.push_back({.owner = owner, .number = number_});
+  }
+  changed_.notify_all();
+}
+
+// With the lock held, which is given up meanwhile. What cannot be written now is not readable later
+// either: the disk is gone.
+void BlockStore::write_header(std::unique_lock<std::mutex>& lock) {
+  if (generation_on_disk_ != generation_) {
+    ++generation_on_disk_;
+    lock.unlock();
+    (void)file_->next_generation().ok();
+  } else {
+    const FileHeader::Erased erased = erased_.front();
+    erased_.pop_front();
+    lock.unlock();
+    (void)file_->erase_owner(erased).ok();
+  }
+  lock.lock();
+  // Where too many owners had been erased, all is forgotten.
+  const uint64_t written = file_->header().generation;
+  if (written > generation_on_disk_) generation_on_disk_ = generation_ = written;
+}
+
 void BlockStore::work(std::deque<Job>& jobs, int nice) {
   const bool writes = &jobs == &writes_;
   pthread_setname_np(pthread_self(), writes ? "pelton-kvwrite" : "pelton-kvread");
@@ -182,14 +214,12 @@ void BlockStore::work(std::deque<Job>& jobs, int nice) {
   AlignedBuffer buffer(static_cast<size_t>(largest));
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto forgets = [&] { return writes && generation_on_disk_ != generation_; };
+    const auto forgets = [&] {
+      return writes && (generation_on_disk_ != generation_ || !erased_.empty());
+    };
     changed_.wait(lock, [&] { return stopping_ || !jobs.empty() || forgets(); });
     if (forgets()) {
-      ++generation_on_disk_;
-      lock.unlock();
-      // What cannot be written now is not readable later either: the disk is gone.
-      (void)file_->next_generation().ok();
-      lock.lock();
+      write_header(lock);
       continue;
     }
     if (stopping_) return;

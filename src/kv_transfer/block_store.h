@@ -70,6 +70,7 @@ class BlockStore final : public kv::BlockTransfers {
   void begin(std::vector<kv::BlockTransfer> transfers) override;
   std::vector<kv::TransferResult> take_results() override;
   void forget_all() override;
+  void erase(uint64_t owner) override;
 
   const SlotFile& file() const { return *file_; }
 
@@ -83,6 +84,7 @@ class BlockStore final : public kv::BlockTransfers {
   BlockStore(const Options& options, std::string secret, std::unique_ptr<SlotFile> file,
              BlockMemory& memory);
   void work(std::deque<Job>& jobs, int nice);
+  void write_header(std::unique_lock<std::mutex>& lock);
   kv::TransferResult::Outcome carry_out(const Job& job, AlignedBuffer& buffer);
   kv::TransferResult::Outcome read(const Job& job, std::span<char> slot);
   kv::TransferResult::Outcome write(const Job& job, std::span<char> slot);
@@ -105,6 +107,7 @@ class BlockStore final : public kv::BlockTransfers {
   uint64_t generation_ = 0;                  // by now
   uint64_t generation_on_disk_ = 0;          // as its header says
   uint64_t number_ = 0;                      // of the last write
+  std::deque<FileHeader::Erased> erased_;    // and not in the header yet
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;

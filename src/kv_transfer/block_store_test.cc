@@ -372,6 +372,57 @@ TEST_F(BlockStoreTest, what_was_forgotten_is_not_found_by_the_next_start) {
   EXPECT_EQ(store->kept()[0].name, name(2));
 }
 
+// Of two owners' blocks those of one are erased, for the next start too; what that one has written
+// since is there.
+TEST_F(BlockStoreTest, an_erased_owners_blocks_are_not_found_by_the_next_start) {
+  const auto put = [&](BlockStore& store, int slot, std::string_view tenant) {
+    carry_out(store, {.direction = Direction::kWrite,
+                      .group = 0,
+                      .host = 0,
+                      .slot = slot,
+                      .name = name(slot),
+                      .owner = store.owner_of(tenant)});
+  };
+  {
+    const auto store = open();
+    put(*store, 0, "a");
+    put(*store, 1, "b");
+    put(*store, 2, "a");
+    store->erase(store->owner_of("a"));
+    put(*store, 3, "a");
+  }
+  const auto kept = [&] {
+    std::vector<kv::BlockId> slots;
+    for (const auto& one : open()->kept()) slots.push_back(one.slot);
+    std::ranges::sort(slots);
+    return slots;
+  };
+  EXPECT_EQ(kept(), (std::vector<kv::BlockId>{1, 3}));
+  {
+    const auto store = open();
+    store->erase(store->owner_of("a"));
+  }
+  EXPECT_EQ(kept(), (std::vector<kv::BlockId>{1}));
+  {  // what is written after the erased ones' numbers is believed
+    const auto store = open();
+    put(*store, 2, "a");
+  }
+  EXPECT_EQ(kept(), (std::vector<kv::BlockId>{1, 2}));
+}
+
+// More owners than the header has room for: all is forgotten, and nothing of theirs is found.
+TEST_F(BlockStoreTest, too_many_erased_owners_forget_everybody) {
+  {
+    const auto store = open();
+    write(*store, 0, 1);
+    for (uint32_t i = 0; i <= FileHeader::kErasedMax; ++i) store->erase(1000 + i);
+    EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);  // who runs knows it by its index alone
+  }
+  const auto store = open();
+  EXPECT_EQ(store->kept().size(), 0u);
+  EXPECT_EQ(write(*store, 0, 2), Outcome::kDone);
+}
+
 TEST_F(BlockStoreTest, nothing_readable_lies_in_the_file) {
   const std::string canary = "canary-of-a-client's-prompt";
   {

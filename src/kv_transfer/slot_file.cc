@@ -115,14 +115,19 @@ Result<std::unique_ptr<SlotFile>> SlotFile::open(const Options& options) {
     std::string bytes(FileHeader::kBytes, '\0');
     const bool is_read = old.read(0, bytes).ok();
     std::optional<FileHeader> header = is_read ? FileHeader::decode(bytes) : std::nullopt;
-    const uint64_t generation = header ? std::exchange(header->generation, 0) : 0;
+    const FileHeader found = header.value_or(FileHeader{});
+    if (header) {
+      header->generation = 0;
+      header->erased_count = 0;
+      header->erased = {};
+    }
     FileHeader wanted = options.header;
     wanted.generation = 0;
     struct stat info {};
     const bool is_whole = ::fstat(there, &info) == 0 && info.st_size == file->file_bytes();
     file->is_warm_ = options.keeps && is_whole && header == wanted;
     file->is_reclaimed_ = !file->is_warm_;
-    if (file->is_warm_) file->header_.generation = generation;
+    if (file->is_warm_) file->header_ = found;
   }
   TRY(file->make(options, path));
   if (options.wrap) {
@@ -242,7 +247,7 @@ Result<void> SlotFile::list_part(int group, int32_t begin, int32_t end, std::vec
     const Slot slot{.group = group, .index = index};
     TRY(buffered_->read(offset_of(slot), bytes));
     const std::optional<SlotHeader> header = SlotHeader::decode({bytes, sizeof(bytes)});
-    if (!header || header->generation != header_.generation) continue;
+    if (!header || !header_.holds(*header)) continue;
     if (header->group == static_cast<uint32_t>(group)) found.push_back({slot, *header});
   }
   return {};
@@ -264,8 +269,23 @@ Result<void> SlotFile::erase(const Slot& slot) {
   return write(slot, nothing.bytes());
 }
 
+Result<void> SlotFile::erase_owner(const FileHeader::Erased& erased) {
+  const auto known = std::span(header_.erased).first(header_.erased_count);
+  const auto found = std::ranges::find(known, erased.owner, &FileHeader::Erased::owner);
+  if (found != known.end()) {
+    found->number = std::max(found->number, erased.number);
+  } else if (header_.erased_count == FileHeader::kErasedMax) {
+    return next_generation();
+  } else {
+    header_.erased[header_.erased_count++] = erased;
+  }
+  return buffered_->write(0, header_.encode());
+}
+
 Result<void> SlotFile::next_generation() {
   ++header_.generation;
+  header_.erased_count = 0;
+  header_.erased = {};
   return buffered_->write(0, header_.encode());
 }
 

@@ -80,6 +80,8 @@ class SlotFile {
   Result<void> erase(const Slot& slot);
   // Nor anywhere.
   Result<void> next_generation();
+  // Nor of this owner's, up to that write. Where too many owners have been erased: nor anywhere.
+  Result<void> erase_owner(const FileHeader::Erased& erased);
 
  private:
   SlotFile() = default;

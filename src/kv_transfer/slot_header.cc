@@ -1,5 +1,6 @@
 #include "kv_transfer/slot_header.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -8,6 +9,8 @@ namespace pelton::kv_transfer {
 namespace {
 
 constexpr uint32_t kVersion = 1;
+// Of a file with erased owners: who does not know of them must not believe its slots.
+constexpr uint32_t kErasedVersion = 2;
 constexpr std::string_view kSlotMagic = "PLTNKVSL";
 constexpr std::string_view kFileMagic = "PLTNKVFL";
 constexpr uint64_t kBlockBytesMax = uint64_t{1} << 30;
@@ -27,7 +30,9 @@ constexpr std::array<uint32_t, 256> kCrcTable = crc_table();
 // Little-endian numbers one after the other, then the sum of all before it.
 class Writer {
  public:
-  explicit Writer(std::string_view magic) : bytes_(magic) { number(kVersion); }
+  explicit Writer(std::string_view magic, uint32_t version = kVersion) : bytes_(magic) {
+    number(version);
+  }
 
   template <typename Number>
   void number(Number value) {
@@ -70,11 +75,12 @@ class Reader {
 };
 
 // Whether magic, version and sum are right; then `size` bytes can be read.
-bool is_whole(std::string_view bytes, std::string_view magic, size_t size) {
+bool is_whole(std::string_view bytes, std::string_view magic, size_t size, uint32_t version_max) {
   if (bytes.size() < size || !bytes.starts_with(magic)) return false;
   const size_t end = size - sizeof(uint32_t);
   if (Reader(bytes.substr(end)).number<uint32_t>() != crc32c(bytes.substr(0, end))) return false;
-  return Reader(bytes.substr(magic.size())).number<uint32_t>() == kVersion;
+  const auto version = Reader(bytes.substr(magic.size())).number<uint32_t>();
+  return version >= kVersion && version <= version_max;
 }
 
 }  // namespace
@@ -99,7 +105,7 @@ std::string SlotHeader::encode() const {
 }
 
 std::optional<SlotHeader> SlotHeader::decode(std::string_view bytes) {
-  if (!is_whole(bytes, kSlotMagic, kBytes)) return std::nullopt;
+  if (!is_whole(bytes, kSlotMagic, kBytes, kVersion)) return std::nullopt;
   Reader reader(bytes.substr(kSlotMagic.size() + sizeof(kVersion)));
   SlotHeader header;
   header.group = reader.number<uint32_t>();
@@ -112,7 +118,7 @@ std::optional<SlotHeader> SlotHeader::decode(std::string_view bytes) {
 }
 
 std::string FileHeader::encode() const {
-  Writer writer(kFileMagic);
+  Writer writer(kFileMagic, erased_count > 0 ? kErasedVersion : kVersion);
   writer.raw(fingerprint);
   writer.number(generation);
   writer.number(group_count);
@@ -120,11 +126,16 @@ std::string FileHeader::encode() const {
     writer.number(group.block_bytes);
     writer.number(group.slot_count);
   }
+  writer.number(erased_count);
+  for (uint32_t i = 0; i < erased_count; ++i) {
+    writer.number(erased[i].owner);
+    writer.number(erased[i].number);
+  }
   return writer.finish(kBytes);
 }
 
 std::optional<FileHeader> FileHeader::decode(std::string_view bytes) {
-  if (!is_whole(bytes, kFileMagic, kBytes)) return std::nullopt;
+  if (!is_whole(bytes, kFileMagic, kBytes, kErasedVersion)) return std::nullopt;
   Reader reader(bytes.substr(kFileMagic.size() + sizeof(kVersion)));
   FileHeader header;
   reader.raw(header.fingerprint);
@@ -136,7 +147,20 @@ std::optional<FileHeader> FileHeader::decode(std::string_view bytes) {
     group.slot_count = reader.number<uint32_t>();
     if (group.block_bytes > kBlockBytesMax || group.slot_count > INT32_MAX) return std::nullopt;
   }
+  header.erased_count = reader.number<uint32_t>();
+  if (header.erased_count > kErasedMax) return std::nullopt;
+  for (uint32_t i = 0; i < header.erased_count; ++i) {
+    header.erased[i].owner = reader.number<uint64_t>();
+    header.erased[i].number = reader.number<uint64_t>();
+  }
   return header;
+}
+
+bool FileHeader::holds(const SlotHeader& slot) const {
+  if (slot.generation != generation) return false;
+  return std::none_of(erased.begin(), erased.begin() + erased_count, [&](const Erased& one) {
+    return one.owner == slot.owner && slot.number <= one.number;
+  });
 }
 
 }  // namespace pelton::kv_transfer

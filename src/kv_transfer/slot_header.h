@@ -45,11 +45,25 @@ struct FileHeader {
     bool operator==(const Group&) const = default;
   };
 
+  // What this owner had before the write of this number is nobody's any more.
+  struct Erased {
+    uint64_t owner = 0;
+    uint64_t number = 0;
+
+    bool operator==(const Erased&) const = default;
+  };
+  static constexpr uint32_t kErasedMax = 128;
+
   // Of all that makes a name's content what it is: weights, arithmetic, layout, names, key.
   Fingerprint fingerprint{};
   uint64_t generation = 0;
   uint32_t group_count = 0;
   std::array<Group, kGroupsMax> groups{};
+  uint32_t erased_count = 0;
+  std::array<Erased, kErasedMax> erased{};  // so many of them, the oldest first
+
+  // The slot's block may be believed, as far as this says.
+  bool holds(const SlotHeader& slot) const;
 
   bool operator==(const FileHeader&) const = default;
 

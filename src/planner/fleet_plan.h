@@ -17,6 +17,7 @@ struct FleetPlanOptions {
   std::string price_source;    // where the price comes from
   bool with_load = false;      // a workload or objectives were given
   double repeated_tokens = 0;  // of the demand's prompts: earlier turns, which a cache may hold
+  double pause_s = 0;          // until they come again, on average
   int64_t context_tokens = 0;  // for the closed-form estimate; 0: 8 192
   int64_t batch = 4;
   bool memory_only = false;

@@ -24,6 +24,9 @@ struct TravelPlan {
   double minute_bytes = 0;  // that a host must hold to keep what a minute has computed
   double hour_bytes = 0;    // likewise a disk
   double saved_s = 0;       // of a first token, where the earlier turns are found
+  // Of the earlier turns, those that come again within what is kept.
+  double minute_share = 0;
+  double hour_share = 0;
 };
 // Of the layout that the plan has chosen. kDoesNotFit: it has chosen none.
 Result<TravelPlan> plan_travel(const FleetPlanOptions& options, const CapacityPlan& plan);

@@ -108,6 +108,27 @@ TEST(TravelPlan, ATierHoldsWhatIsComputedMeanwhile) {
             "disk_bytes");
 }
 
+// Of conversations that go on after two minutes on average, a host that keeps a minute finds
+// 1 - e^(-1/2), and a disk that keeps an hour all but nothing less than all.
+TEST(TravelPlan, EachTiersGainIsStated) {
+  FleetPlanOptions options = options_of(4'096, 256, 2'048);
+  options.pause_s = 120;
+  const TravelPlan travel = travel_of(options);
+  EXPECT_NEAR(travel.minute_share, 0.3935, 1e-4);
+  EXPECT_NEAR(travel.hour_share, 1, 1e-9);
+  const Section section = travel_section(options, travel);
+  const auto value = [&](std::string_view key) {
+    const auto found = std::ranges::find(section.figures, key, &Figure::key);
+    EXPECT_NE(found, section.figures.end()) << key;
+    return found == section.figures.end() ? -1.0 : found->value;
+  };
+  EXPECT_NEAR(value("host_saves"), 0.3935 * travel.saved_s, 1e-4 * travel.saved_s);
+  EXPECT_NEAR(value("disk_saves"), travel.saved_s, 1e-9);
+  EXPECT_NEAR(value("host_finds"), 0.3935, 1e-4);
+  options.pause_s = 0;  // at once
+  EXPECT_EQ(travel_of(options).minute_share, 1);
+}
+
 TEST(TravelPlan, WhereNoLayoutServesThereIsNone) {
   CapacityPlan none;
   EXPECT_FALSE(plan_travel(options_of(100, 100, 0), none).ok());

@@ -16,6 +16,7 @@
 #include "server/health.h"
 #include "server/ledger_report.h"
 #include "server/metrics_page.h"
+#include "server/pinned_prefixes.h"
 #include "server/reply.h"
 #include "telemetry/prometheus_text.h"
 
@@ -24,6 +25,8 @@ namespace {
 
 constexpr std::string_view kModels = "/admin/models";
 constexpr std::string_view kFaults = "/admin/faults";
+constexpr std::string_view kPrefixes = "/admin/prefixes";
+constexpr std::string_view kPrefixesBelow = "/admin/prefixes/";
 constexpr std::string_view kModelsBelow = "/admin/models/";
 constexpr int64_t kDrainSecondsMax = 86'400;
 
@@ -167,6 +170,14 @@ void AdminServer::handle(const net::HttpRequest& request,
     return exchange->send(reads(request) ? model_page(id)
                                          : not_allowed(request, "GET, HEAD, DELETE"));
   }
+  if (request.path == kPrefixes && request.method == "POST") {
+    return add_prefix(parts_.services, request, exchange);
+  }
+  if (request.path.starts_with(kPrefixesBelow)) {
+    if (request.method != "DELETE") return exchange->send(not_allowed(request, "DELETE"));
+    const std::string_view id = std::string_view(request.path).substr(kPrefixesBelow.size());
+    return exchange->send(remove_prefix(parts_.services, id));
+  }
   if (request.path == kFaults && parts_.faults != nullptr) return exchange->send(faults(request));
   exchange->send(page(request));
 }
@@ -198,6 +209,7 @@ net::HttpResponse AdminServer::page(const net::HttpRequest& request) const {
        [](const Parts& parts) {
          return json_reply(models_report(parts.services, parts.memory()));
        }},
+      {kPrefixes, [](const Parts& parts) { return list_prefixes(parts.services); }},
       {"/metrics",
        [](const Parts& parts) {
          return text_reply(telemetry::kPrometheusContentType, metrics_page(parts.services));
@@ -210,13 +222,15 @@ net::HttpResponse AdminServer::page(const net::HttpRequest& request) const {
        [](const Parts&) {
          return text_reply("text/plain; charset=utf-8",
                            "/admin/models (GET, POST)\n/admin/models/* (GET, DELETE)\n"
+                           "/admin/prefixes (GET, POST)\n/admin/prefixes/* (DELETE)\n"
                            "/debug/ledger\n/metrics\n/health\n/health/live\n/health/ready\n");
        }},
   };
   for (const Route& route : kRoutes) {
     if (route.path != request.path) continue;
     if (reads(request)) return route.page(parts_);
-    return not_allowed(request, route.path == kModels ? "GET, HEAD, POST" : "GET, HEAD");
+    const bool takes = route.path == kModels || route.path == kPrefixes;
+    return not_allowed(request, takes ? "GET, HEAD, POST" : "GET, HEAD");
   }
   return error_reply(api::not_found(request.method, request.path));
 }

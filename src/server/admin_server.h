@@ -24,7 +24,7 @@ class AdminServer {
  public:
   // Bounds of its own listener: few callers with little to say.
   static constexpr int kConnectionsMax = 64;
-  static constexpr size_t kBodyBytesMax = size_t{64} << 10;
+  static constexpr size_t kBodyBytesMax = size_t{1} << 20;  // a prefix that is to be pinned
 
   struct Parts {  // what is referred to outlives it
     const Services& services;

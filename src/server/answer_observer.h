@@ -21,6 +21,8 @@ class AnswerObserver {
   virtual void note_prompt(size_t prompt, const std::vector<TokenId>& tokens) = 0;
   // The digest of the LoRA adapter that it is computed with. Before the first token.
   virtual void note_adapter(std::string_view digest) = 0;
+  // What was found of a choice's prompt. Before its first token.
+  virtual void note_found(size_t choice, const engine::PromptFound& found) = 0;
   virtual void note_token(size_t choice, const engine::SampledToken& token) = 0;
   virtual void note_end(size_t choice, const engine::StreamEnd& end) = 0;
   // The next write() says the last of a stream.

@@ -161,6 +161,17 @@ void FleetExchange::note_adapter(std::string_view digest) {
       {.type = FrameType::kAdapter, .flags = Frame::kMore | Frame::kOptional, .payload = digest});
 }
 
+void FleetExchange::note_found(size_t choice, const engine::PromptFound& found) {
+  const cluster::PromptFound said{.cached_tokens = found.cached_tokens,
+                                  .host_tokens = found.by_tier[kv::kHost],
+                                  .disk_tokens = found.by_tier[kv::kDisk],
+                                  .peer_tokens = found.from_peer};
+  append_frame(prompts_, {.type = FrameType::kFound,
+                          .flags = Frame::kMore | Frame::kOptional,
+                          .choice = static_cast<uint16_t>(choice),
+                          .payload = encode(said)});
+}
+
 void FleetExchange::append_sampled(std::string& frames) {
   frames += prompts_;
   prompts_.clear();

@@ -58,6 +58,7 @@ class FleetExchange final : public net::Exchange,
 
   void note_prompt(size_t prompt, const std::vector<TokenId>& tokens) override;
   void note_adapter(std::string_view digest) override;
+  void note_found(size_t choice, const engine::PromptFound& found) override;
   void note_token(size_t choice, const engine::SampledToken& token) override;
   void note_end(size_t choice, const engine::StreamEnd& end) override;
   void note_last() override { last_ = true; }

@@ -73,6 +73,18 @@ Result<void> add_end(const Frame& frame, ResumedChoice& choice) {
   return {};
 }
 
+Result<void> add_found(const Frame& frame, ResumedChoice& choice) {
+  TRY_ASSIGN(const cluster::PromptFound found, cluster::decode_prompt_found(frame.payload));
+  choice.found =
+      engine::PromptFound{.cached_tokens = found.cached_tokens, .from_peer = found.peer_tokens};
+  kv::PerTier<int>& tiers = choice.found->by_tier;
+  tiers[kv::kHost] = found.host_tokens;
+  tiers[kv::kDisk] = found.disk_tokens;
+  tiers[kv::kDevice] =
+      found.cached_tokens - found.host_tokens - found.disk_tokens - found.peer_tokens;
+  return {};
+}
+
 Result<void> add_prompt(const Frame& frame, ResumedAnswers& resumed) {
   TRY_ASSIGN(const cluster::TokenList list, cluster::decode_token_list(frame.payload));
   if (resumed.prompts.size() <= frame.choice) resumed.prompts.resize(frame.choice + 1u);
@@ -98,9 +110,12 @@ Result<void> add_frame(const Frame& frame, Run& run, bool& enveloped) {
   }
   if (frame.choice >= kChoicesMax) return bad_run("too many choices");
   if (frame.type == FrameType::kPrompt) return add_prompt(frame, run.resumed);
-  if (frame.type != FrameType::kTokens && frame.type != FrameType::kFinished) return {};
+  const bool is_of_choice = frame.type == FrameType::kTokens ||
+                            frame.type == FrameType::kFinished || frame.type == FrameType::kFound;
+  if (!is_of_choice) return {};
   if (run.resumed.choices.size() <= frame.choice) run.resumed.choices.resize(frame.choice + 1u);
   ResumedChoice& choice = run.resumed.choices[frame.choice];
+  if (frame.type == FrameType::kFound) return add_found(frame, choice);
   return frame.type == FrameType::kTokens ? add_tokens(frame, choice) : add_end(frame, choice);
 }
 
@@ -117,6 +132,7 @@ Result<Run> parse_run(std::string_view body) {
   if (!enveloped || reader.left() > 0) return bad_run("half a request");
   run.resumed.delivered = run.envelope.delivered;
   run.resumed.further_max = run.envelope.further_max;
+  run.resumed.warmed = run.envelope.warmed;
   for (const ResumedChoice& choice : run.resumed.choices) run.said.push_back(choice.tokens.size());
   return run;
 }

@@ -175,7 +175,7 @@ size_t Generation::repeat_some(size_t index, size_t tokens_max) {
   choice.progress = Progress::kEnded;
   --running_;
   watch_->end(index, *said.end);
-  answer_->end(index, *said.end);
+  answer_->end(index, as_begun(call_.resumed.get(), index, *said.end));
   drop_events();
   return count;
 }
@@ -240,6 +240,7 @@ void Generation::take(size_t index, engine::TokenStream::Batch& batch, std::stri
   Choice& choice = choices_[index];
   if (choice.progress == Progress::kEnded) return;
   choice.stream.take_into(batch);
+  if (batch.found && call_.observer != nullptr) call_.observer->note_found(index, *batch.found);
   if (!batch.prompt.empty()) answer_->prompt(index, std::move(batch.prompt));
   push(index, batch, events);
   if (!batch.end) return force(index);
@@ -279,7 +280,7 @@ void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
   choices_[index].progress = Progress::kEnded;
   --running_;
   if (call_.observer != nullptr) call_.observer->note_end(index, end);
-  answer_->end(index, end);
+  answer_->end(index, as_begun(call_.resumed.get(), index, std::move(end)));
 }
 
 void Generation::finish(std::string& events) {

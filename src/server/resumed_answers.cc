@@ -26,8 +26,19 @@ std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, Engine
     work.request.stop.max_new_tokens =
         std::min(work.request.stop.max_new_tokens, static_cast<int>(said) + resumed.further_max);
   }
+  work.request.was_counted = resumed.warmed;
   if (resumed.delivered) work.request.sampling.prompt_logprobs = -1;  // with the first token
   return open;
+}
+
+engine::StreamEnd as_begun(const ResumedAnswers* resumed, size_t choice, engine::StreamEnd end) {
+  if (resumed == nullptr || choice >= resumed->choices.size()) return end;
+  const std::optional<engine::PromptFound>& found = resumed->choices[choice].found;
+  if (!found || found->cached_tokens > end.prompt_tokens) return end;
+  end.cached_tokens = found->cached_tokens;
+  end.cached_by_tier = found->by_tier;
+  end.cached_from_peer = found->from_peer;
+  return end;
 }
 
 // How far mirostat's bound has moved is not known of what was sampled elsewhere.

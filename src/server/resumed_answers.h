@@ -14,6 +14,8 @@ namespace pelton::server {
 struct ResumedChoice {
   std::vector<engine::SampledToken> tokens;
   std::optional<engine::StreamEnd> end;  // it is over
+  // By who began it; none: nobody has said so. What is found here was computed for it.
+  std::optional<engine::PromptFound> found;
 };
 
 struct ResumedAnswers {
@@ -27,11 +29,15 @@ struct ResumedAnswers {
   bool delivered = false;
   // Each ends when it has said so many further tokens; 0: as its request says.
   int further_max = 0;
+  bool warmed = false;  // this server has been warmed up for it, and has counted its prompt
 };
 
 // What the engine has still to do of `work`, whose first answer is the choice `first`: gives its
 // request what each of them said, and returns which of them are not over (0 to answers - 1).
 std::vector<int> resume_work(const ResumedAnswers& resumed, size_t first, EngineWork& work);
+
+// An end of the choice as its client sees it.
+engine::StreamEnd as_begun(const ResumedAnswers* resumed, size_t choice, engine::StreamEnd end);
 
 // Whether it may go on amid its answers. Otherwise it is computed anew: a whole body that says
 // how likely its prompt was, which only goes out with a first token.

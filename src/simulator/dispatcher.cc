@@ -74,7 +74,8 @@ Dispatcher::Dispatcher(const Options& options)
     : options_(options),
       hasher_(options.hash_seed),
       view_(looks_at_prefixes() ? options.index_bytes : 0),
-      sent_(static_cast<size_t>(options.replicas)) {}
+      sent_(static_cast<size_t>(options.replicas)),
+      shares_(static_cast<size_t>(options.replicas)) {}
 
 void Dispatcher::note_report() {
   std::fill(sent_.begin(), sent_.end(), Sent{});
@@ -138,11 +139,24 @@ std::vector<gateway::CostCandidate> Dispatcher::candidates(std::span<const Repli
                    .uncounted_tokens = replica.uncounted_tokens,
                    .kv_used = replica.kv_used,
                    .hit_tokens = int64_t{hits[i]} * options_.block_tokens,
+                   .prompt_share = shares_[i].at(asked.now_ns),
                    .distance_s = is_far(i) ? options_.distance_s : 0,
                    .usable = replica.is_up && static_cast<int>(i) != asked.excluded});
     price_adapter(replica, asked.adapter, all.back());
   }
   return all;
+}
+
+// As gateway::Fleet::price_fetches_of().
+void Dispatcher::price_fetches(std::span<const kv::BlockHash> names,
+                               std::span<gateway::CostCandidate> all) {
+  if (!pace_.token_s()) return;
+  std::vector<int> blocks(all.size());
+  view_.find_held(names, options_.groups.tail_blocks, blocks);
+  std::vector<int64_t> held;
+  for (const int count : blocks) held.push_back(int64_t{count} * options_.block_tokens);
+  const std::vector<uint32_t> exchange(all.size(), 1);
+  gateway::price_fetches({.held = held, .exchange = exchange, .token_s = pace_.token_s()}, all);
 }
 
 // All of them compute alike and exchange what they have computed.
@@ -192,6 +206,16 @@ std::optional<size_t> Dispatcher::choose_by_cost(std::span<const ReplicaState> r
   return pair->prefill;
 }
 
+bool Dispatcher::stays(const Asked& asked, const gateway::CostRequest& request, int64_t named,
+                       std::span<const gateway::CostCandidate> all, size_t chosen) const {
+  return asked.may_stay && asked.source >= 0 &&
+         !gateway::is_left({.request = request,
+                            .block_tokens = named,
+                            .fetch_token_s = pace_.token_s(),
+                            .handoff = options_.split.handoff},
+                           all[static_cast<size_t>(asked.source)], all[chosen]);
+}
+
 void Dispatcher::name_peer(const Asked& asked, int64_t named, size_t chosen,
                            std::span<const gateway::CostCandidate> all) {
   if (!options_.exchanges) return;
@@ -205,7 +229,8 @@ void Dispatcher::name_peer(const Asked& asked, int64_t named, size_t chosen,
       gateway::choose_peer({.hits = hits,
                             .chosen = chosen,
                             .chosen_hit = all[chosen].hit_tokens,
-                            .is_split = asked.source >= 0});
+                            .is_split = asked.source >= 0,
+                            .draw = asked.draw});
   if (!peer) return;
   chosen_.peer = static_cast<int>(peer->worker);
   chosen_.peer_tokens = peer->tokens;
@@ -217,6 +242,7 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
   std::vector<int> hits(replicas.size());
   view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> all = candidates(replicas, asked, hits);
+  if (options_.exchanges && asked.source < 0) price_fetches(names, all);
   gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
                                .output_tokens = static_cast<int64_t>(typical_output_)};
   const bool splits = options_.split.mode != gateway::SplitConfig::Mode::kOff;
@@ -227,9 +253,15 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
   const std::optional<size_t> chosen = options_.policy == Policy::kCost
                                            ? choose_by_cost(replicas, asked, request, named, all)
                                            : gateway::choose_by_threshold(request, all);
-  if (!chosen) return -1;
+  if (!chosen || stays(asked, request, named, all, *chosen)) return -1;
   const gateway::CostCandidate& taken = all[*chosen];
   const gateway::CostTerms terms = gateway::cost_of(request, taken);
+  if (asked.source < 0) {
+    const int64_t computed = request.prompt_tokens -
+                             std::min(taken.hit_tokens + taken.fetch_tokens, request.prompt_tokens);
+    shares_[*chosen].note(asked.now_ns,
+                          static_cast<double>(computed) * taken.costs.prefill_token_s);
+  }
   chosen_.hit_tokens = std::min(taken.hit_tokens, request.prompt_tokens);
   chosen_.step_s = terms.step_s;
   name_peer(asked, named, *chosen, all);

@@ -88,7 +88,8 @@ class Dispatcher {
     int source = -1;
     int excluded = -1;
     int preferred = -1;
-    bool ahead = false;  // what `source` computes is to be fetched while it does
+    bool may_stay = false;  // with who has computed it, where that is sooner
+    bool ahead = false;     // what `source` computes is to be fetched while it does
   };
   // What the last choice came with.
   struct Chosen {
@@ -131,6 +132,9 @@ class Dispatcher {
   std::optional<size_t> choose_by_cost(std::span<const ReplicaState> replicas, const Asked& asked,
                                        const gateway::CostRequest& request, int64_t named,
                                        std::vector<gateway::CostCandidate>& all);
+  void price_fetches(std::span<const kv::BlockHash> names, std::span<gateway::CostCandidate> all);
+  bool stays(const Asked& asked, const gateway::CostRequest& request, int64_t named,
+             std::span<const gateway::CostCandidate> all, size_t chosen) const;
   std::optional<gateway::SplitPair> best_pair(std::span<const ReplicaState> replicas,
                                               const Asked& asked,
                                               const gateway::CostRequest& request, int64_t named,
@@ -150,7 +154,8 @@ class Dispatcher {
     int64_t tokens = 0;
     std::vector<int64_t> adapters;
   };
-  std::vector<Sent> sent_;           // by replica, since the last report
+  std::vector<Sent> sent_;  // by replica, since the last report
+  std::vector<gateway::PromptShare> shares_;
   std::vector<ReplicaState> known_;  // as reported, with these
   size_t next_ = 0;
 };

@@ -380,8 +380,11 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   const int decoder = dispatchers_[gateway]->chosen().decoder;
   sent.leg = submit(now_ns, request, sent.replica, Leg::Kind::kWhole);
   if (sent.leg < 0) return fail(now_ns, request, why_not_);
-  sent.splits = decoder >= 0;
-  if (!sent.splits) return;
+  sent.decides_late = decoder < 0 && asked.may_split &&
+                      options_.split.mode == gateway::SplitConfig::Mode::kAuto &&
+                      options_.split.handoff == gateway::SplitConfig::Handoff::kWarm;
+  sent.splits = decoder >= 0 || sent.decides_late;
+  if (decoder < 0) return;
   ++result_.travel.split;
   fetch_ahead(now_ns, request, decoder);
 }

@@ -78,6 +78,7 @@ struct Request {
   bool done = false;
   // Where it is split, until it is handed over.
   bool splits = false;
+  bool decides_late = false;     // whether it does: with the first token
   double step_s = 0;             // of a further token, as its gateway predicted
   int64_t hit_tokens = 0;        // of its prompt, at who goes on, likewise
   int64_t ahead_hit_tokens = 0;  // likewise, before it fetched

@@ -102,8 +102,10 @@ void Fleet::consider_split(int64_t now_ns, int64_t request) {
   Dispatcher::Asked asked = asked_of(now_ns, sent);
   asked.source = asked.excluded = sent.replica;
   asked.preferred = ahead;
+  asked.may_stay = sent.decides_late;
   const int target = dispatcher.choose(seen_states(sent.gateway), asked);
   if (target < 0) return end_split(sent, result_.travel.no_decoder);
+  if (std::exchange(sent.decides_late, false)) ++result_.travel.split;
   ++sent.decoders_tried;
   sent.hit_tokens = dispatcher.chosen().hit_tokens;
   if (target == ahead) sent.hit_tokens = std::min(sent.hit_tokens, sent.ahead_hit_tokens);
@@ -115,6 +117,7 @@ void Fleet::consider_split(int64_t now_ns, int64_t request) {
 
 void Fleet::end_split(Request& request, int64_t& outcome) {
   if (!std::exchange(request.splits, false)) return;
+  if (std::exchange(request.decides_late, false)) return;  // it was none
   ++outcome;
 }
 

@@ -42,7 +42,8 @@ FrontPoint front_point(const report::Summary& summary, double value, int gpus) {
           .tokens_per_s = mean_s > 0 ? 1 / mean_s : 0,
           .throughput = summary.output_tokens_per_s / gpus,
           .ttft_p50_s = percentile_s(summary, report::Metric::kTtft, 50),
-          .itl_p99_s = percentile_s(summary, report::Metric::kItl, 99)};
+          .itl_p99_s = percentile_s(summary, report::Metric::kItl, 99),
+          .goodput = summary.good_requests_per_s.value_or(-1)};
 }
 
 std::optional<double> interactivity_at(std::vector<FrontPoint> points, double throughput) {
@@ -60,17 +61,36 @@ std::optional<double> interactivity_at(std::vector<FrontPoint> points, double th
   return std::nullopt;
 }
 
-std::string fronts_text(const std::string& flag, const std::array<PlayedFront, 2>& fronts,
-                        double wanted_ratio) {
-  std::string text = fmt::format("{:<8} {:>18} {:>14} {:>16} {:>10} {:>10}\n", "", flag,
-                                 "tokens/s/user", "tokens/s/GPU", "TTFT p50", "ITL p99");
+namespace {
+
+std::string rows_text(const std::string& flag, std::span<const PlayedFront> fronts) {
+  size_t width = 8;
+  bool has_goodput = false;
+  for (const PlayedFront& front : fronts) {
+    width = std::max(width, front.name.size());
+    for (const FrontPoint& one : front.points) has_goodput = has_goodput || one.goodput >= 0;
+  }
+  std::string text =
+      fmt::format("{:<{}} {:>18} {:>14} {:>16} {:>10} {:>10}{}\n", "", width, flag, "tokens/s/user",
+                  "tokens/s/GPU", "TTFT p50", "ITL p99", has_goodput ? "    goodput" : "");
   for (const PlayedFront& front : fronts) {
     for (const FrontPoint& one : front.points) {
-      text += fmt::format("{:<8} {:>18g} {:>14.1f} {:>16.1f} {:>8.2f} s {:>7.1f} ms\n", front.name,
-                          one.value, one.tokens_per_s, one.throughput, one.ttft_p50_s,
+      text += fmt::format("{:<{}} {:>18g} {:>14.1f} {:>16.1f} {:>8.2f} s {:>7.1f} ms", front.name,
+                          width, one.value, one.tokens_per_s, one.throughput, one.ttft_p50_s,
                           one.itl_p99_s * 1e3);
+      if (one.goodput >= 0) text += fmt::format(" {:>8.3f}/s", one.goodput);
+      text += '\n';
     }
   }
+  return text;
+}
+
+}  // namespace
+
+std::string fronts_text(const std::string& flag, std::span<const PlayedFront> fronts,
+                        double wanted_ratio) {
+  std::string text = rows_text(flag, fronts);
+  if (fronts.size() != 2) return text;
   double best = 0;
   double best_at = 0;
   std::optional<double> wanted_at;
@@ -100,7 +120,7 @@ std::string fronts_text(const std::string& flag, const std::array<PlayedFront, 2
 }
 
 std::string fronts_json(const std::string& scenario, const std::string& flag,
-                        const std::array<PlayedFront, 2>& fronts) {
+                        std::span<const PlayedFront> fronts) {
   std::string json;
   base::JsonWriter w(json);
   w.begin_object().key("scenario").string(scenario).key("flag").string(flag);
@@ -112,6 +132,7 @@ std::string fronts_json(const std::string& scenario, const std::string& flag,
       w.key("tokens_per_s_per_user").number(one.tokens_per_s);
       w.key("output_tokens_per_s_per_gpu").number(one.throughput);
       w.key("ttft_p50_s").number(one.ttft_p50_s).key("itl_p99_s").number(one.itl_p99_s);
+      if (one.goodput >= 0) w.key("goodput_rps").number(one.goodput);
       w.end_object();
     }
     w.end_array().end_object();
@@ -120,7 +141,7 @@ std::string fronts_json(const std::string& scenario, const std::string& flag,
   return json;
 }
 
-report::Plot fronts_plot(const std::array<PlayedFront, 2>& fronts) {
+report::Plot fronts_plot(std::span<const PlayedFront> fronts) {
   report::Plot plot{.title = "What each user sees against what a GPU brings",
                     .x_label = "output tokens/s of a GPU",
                     .y_label = "tokens/s of a user",

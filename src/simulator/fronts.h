@@ -2,8 +2,8 @@
 // is better. Pure.
 #pragma once
 
-#include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +18,7 @@ struct FrontPoint {
   double throughput = 0;    // output tokens a second and GPU
   double ttft_p50_s = 0;
   double itl_p99_s = 0;
+  double goodput = -1;  // requests a second within the objectives; below 0: there are none
 };
 
 FrontPoint front_point(const report::Summary& summary, double value, int gpus);
@@ -30,12 +31,12 @@ struct PlayedFront {
   std::string name;
   std::vector<FrontPoint> points;
 };
-// Both, point by point; and at the throughput of each point of the first: how many times the
+// All, point by point; and of two, at the throughput of each point of the first: how many times the
 // interactivity the second has there, the greatest of these, and where it stops paying.
-std::string fronts_text(const std::string& flag, const std::array<PlayedFront, 2>& fronts,
+std::string fronts_text(const std::string& flag, std::span<const PlayedFront> fronts,
                         double wanted_ratio);
 std::string fronts_json(const std::string& scenario, const std::string& flag,
-                        const std::array<PlayedFront, 2>& fronts);
-report::Plot fronts_plot(const std::array<PlayedFront, 2>& fronts);
+                        std::span<const PlayedFront> fronts);
+report::Plot fronts_plot(std::span<const PlayedFront> fronts);
 
 }  // namespace pelton::simulator

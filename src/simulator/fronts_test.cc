@@ -29,14 +29,25 @@ TEST(Fronts, SayWhereItIsFourTimesAndWhereItStopsPaying) {
   PlayedFront split{.name = "split",
                     .points = {{.value = 8, .tokens_per_s = 80, .throughput = 10},
                                {.value = 16, .tokens_per_s = 8, .throughput = 30}}};
-  const std::string text = fronts_text("batch", {whole, split}, 4);
+  const std::string text = fronts_text("batch", std::vector{whole, split}, 4);
   EXPECT_THAT(text, HasSubstr("4 x from batch 8 on; most 4.00 x at batch 8"));
   EXPECT_THAT(text, HasSubstr("it stops paying at batch 16"));
   split.points[0].tokens_per_s = 60;
-  EXPECT_THAT(fronts_text("batch", {whole, split}, 4), HasSubstr("nowhere 4 x"));
+  EXPECT_THAT(fronts_text("batch", std::vector{whole, split}, 4), HasSubstr("nowhere 4 x"));
 }
 
-TEST(Fronts, AScenarioHasTwoOrNone) {
+TEST(Fronts, OfMoreThanTwoThereIsATable) {
+  const PlayedFront off{.name = "off", .points = {{.value = 1, .goodput = 1.5}}};
+  const PlayedFront on{.name = "a long name", .points = {{.value = 1, .goodput = 2.25}}};
+  const std::vector<PlayedFront> all = {off, on, on};
+  const std::string text = fronts_text("seed", all, 4);
+  EXPECT_THAT(text, HasSubstr("goodput"));
+  EXPECT_THAT(text, HasSubstr("2.250/s"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("equal throughput")));
+  EXPECT_THAT(fronts_json("s", "seed", all), HasSubstr("\"goodput_rps\":2.25"));
+}
+
+TEST(Fronts, AScenarioHasTwoOrMoreOrNone) {
   const std::string head = "title = \"t\"\nmodel = \"gpt-oss-20b\"\n";
   const std::string sweep = "[sweep]\nflag = \"max-concurrency\"\nvalues = [1, 2]\n";
   const std::string one = "[[front]]\nname = \"a\"\nflags = {split = \"off\"}\n";
@@ -45,6 +56,10 @@ TEST(Fronts, AScenarioHasTwoOrNone) {
   EXPECT_EQ(two->fronts.size(), 2u);
   EXPECT_EQ(two->fronts[0].flags.front().first, "--split");
   EXPECT_FALSE(parse_scenario(head + sweep + one, "x.toml").ok());
+  EXPECT_TRUE(parse_scenario(head + sweep + one + one + one, "x.toml").ok());
+  std::string many = head + sweep;
+  for (int i = 0; i < 17; ++i) many += one;
+  EXPECT_FALSE(parse_scenario(many, "x.toml").ok());
   EXPECT_FALSE(parse_scenario(head + one + one, "x.toml").ok());
 }
 

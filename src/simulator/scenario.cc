@@ -109,9 +109,12 @@ Result<void> read_flags(const TomlNode& tree, const std::string& file, Flags& fl
 Result<void> read_fronts(const TomlNode& tree, const std::string& file, Scenario& scenario) {
   const TomlNode* const node = tree.find("front");
   if (node == nullptr) return {};
-  constexpr size_t kFronts = 2;
-  if (node->kind != TomlNode::Kind::kList || node->items.size() != kFronts) {
-    return cli::bad_toml(file, node->line, "'front' must stand there twice, as [[front]]");
+  constexpr size_t kFrontsMax = 16;
+  if (node->kind != TomlNode::Kind::kList || node->items.size() < 2 ||
+      node->items.size() > kFrontsMax) {
+    return cli::bad_toml(
+        file, node->line,
+        fmt::format("'front' must stand there twice, or up to {} times, as [[front]]", kFrontsMax));
   }
   if (!scenario.sweep) return cli::bad_toml(file, node->line, "'front' needs a [sweep]");
   for (const TomlNode& one : node->items) {

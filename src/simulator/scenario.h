@@ -16,7 +16,7 @@
 //   workload's file (docs/formats/workload.md) [scale]                             as [pool.scale]
 //   [sweep]                             flag = "start-seconds", values = [5, 30]: one run each
 //   [[front]]                           name = "split", flags = {split = "auto"}: the sweep's runs
-//                                       of each of two, side by side
+//                                       of each of two or more, side by side
 #pragma once
 
 #include <optional>

@@ -20,6 +20,8 @@ OfferedLoad offered_load(const Workload& workload) {
   double prompts = 0;
   double repeated = 0;
   double outputs = 0;
+  double later = 0;  // turns that are not the first
+  double pauses = 0;
   for (const Conversation& conversation : workload.conversations) {
     double before = 0;
     for (const Turn& turn : conversation.turns) {
@@ -27,6 +29,7 @@ OfferedLoad offered_load(const Workload& workload) {
       const double output = turn.output_tokens > 0 ? turn.output_tokens : kOutputTokensOtherwise;
       ++requests;
       repeated += before;
+      if (before > 0) ++later, pauses += turn.think_s;
       prompts += before + prompt;
       outputs += output;
       before += prompt + output;
@@ -37,6 +40,7 @@ OfferedLoad offered_load(const Workload& workload) {
   return {.requests_per_s = conversations_per_s(workload.at_s) * requests / conversations,
           .prompt_tokens = prompts / requests,
           .repeated_tokens = repeated / requests,
+          .pause_s = later > 0 ? pauses / later : 0,
           .output_tokens = outputs / requests};
 }
 

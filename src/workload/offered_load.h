@@ -13,6 +13,7 @@ struct OfferedLoad {
   // Means of a request.
   double prompt_tokens = 1;    // as it is sent: with the earlier turns and their answers
   double repeated_tokens = 0;  // those earlier turns alone, which a prefix cache may still hold
+  double pause_s = 0;          // before a later turn of a conversation
   double output_tokens = 1;    // kOutputTokensOtherwise where the load leaves it to the model
 };
 
