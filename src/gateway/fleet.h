@@ -97,6 +97,7 @@ class Fleet {
     double fed_first_s = 0;    // to the first token, if fetching took no time
     // Once it has said something, another one is to go on: which, is chosen then.
     bool splits = false;
+    bool may_leave = false;  // it does not, but may then be better off at another one
     // And which seems the best for that now; none where it does not split.
     struct Decoder {
       size_t worker = 0;
@@ -129,6 +130,7 @@ class Fleet {
     bool may_split = false;
     // Who has computed its prompt just now, for whoever goes on (gateway/split_choice.h).
     std::optional<Preferred> source = {};
+    bool may_stay = false;  // with that one, where that is sooner
     // It is to compute the prompt only, for a server of another kind.
     bool computes_prompt = false;
     // What that one computes is to be fetched while it does, and nothing else is wanted.
@@ -433,6 +435,8 @@ class Fleet {
   Choice choose(const Wanted& wanted, const CostRequest& request, std::vector<CostCandidate>& all,
                 std::vector<CostTerms>* explained) const;
   void keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const;
+  bool may_decide_late(std::string_view pool) const;
+  SplitRequest split_request(const Wanted& wanted, const CostRequest& request) const;
   std::optional<SplitPair> best_pair(const Wanted& wanted, const CostRequest& request,
                                      const std::vector<CostCandidate>& all) const;
   static bool may_take_over(const Worker& worker, const Wanted& wanted);

@@ -294,15 +294,14 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   std::vector<CostCandidate> all = candidates(wanted, now_ns);
   const CostRequest request = cost_request(wanted);
   const Choice choice = choose(wanted, request, all, nullptr);
-  const std::optional<size_t> chosen = choice.worker;
-  if (!chosen) return std::nullopt;
-  Worker& worker = *workers_[*chosen];
+  if (!choice.worker) return std::nullopt;
+  Worker& worker = *workers_[*choice.worker];
   ++worker.requests;
   ++worker.open;
-  const CostCandidate& candidate = all[*chosen];
+  const CostCandidate& candidate = all[*choice.worker];
   const CostTerms terms = cost_of(request, candidate);
   const bool is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens;
-  Assignment assignment{.worker = *chosen,
+  Assignment assignment{.worker = *choice.worker,
                         .serial = worker.serial,
                         .host = worker.config.host,
                         .port = worker.config.port,
@@ -327,7 +326,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
                         .token_s = terms.token_s,
                         .fetches = terms.fetch_s > 0,
                         .splits = choice.splits,
-                        .peer = peer_for(wanted, *chosen, all, now_ns)};
+                        .peer = peer_for(wanted, *choice.worker, all, now_ns)};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }
@@ -336,6 +335,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
         std::string(wanted.model),
         Worker::Uncounted{.dispatch = assignment.dispatch, .at_ns = now_ns});
   }
+  assignment.may_leave = choice.pair && !choice.splits && may_decide_late(wanted.pool);
   if (choice.splits) {
     const size_t decode = choice.pair->decode;
     assignment.decoder = {.worker = decode, .serial = workers_[decode]->serial};
@@ -348,7 +348,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       {.dispatch = assignment.dispatch, .at_ns = now_ns, .tokens = computed});
   if (knows_names(worker) && !wanted.ahead) {
     blocks_.expect(wanted.prompt.names,
-                   {.worker = static_cast<int>(*chosen),
+                   {.worker = static_cast<int>(*choice.worker),
                     .tail_blocks = worker.groups.tail_blocks,
                     .now_ns = now_ns,
                     .until_ns = now_ns + BlockView::expected_ns(assignment.first_s)});

@@ -61,6 +61,10 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
     std::vector<CostCandidate> fed = all;
     for (CostCandidate& one : fed) one.hit_tokens = std::max<int64_t>(one.hit_tokens, named);
     choice.worker = choose_by_cost(request, fed, wanted.draw, explained);
+    const bool stays =
+        choice.worker && wanted.may_stay &&
+        !is_left(split_request(wanted, request), all[wanted.source->worker], all[*choice.worker]);
+    if (stays) choice.worker.reset();
     return choice;
   }
   choice.worker = choose_by_cost(request, all, wanted.draw, explained);
@@ -108,6 +112,23 @@ std::vector<uint32_t> Fleet::exchanges(const Wanted& wanted) const {
   return numbers;
 }
 
+// Whether a request is split when it has said its first token. Ending with that is decided before.
+bool Fleet::may_decide_late(std::string_view pool) const {
+  const PoolConfig* const known = find_pool(pool);
+  return known != nullptr && known->split.mode == SplitConfig::Mode::kAuto &&
+         known->split.handoff == SplitConfig::Handoff::kWarm;
+}
+
+SplitRequest Fleet::split_request(const Wanted& wanted, const CostRequest& request) const {
+  const auto measured = fetch_paces_.find(wanted.pool);
+  const PoolConfig* const pool = find_pool(wanted.pool);
+  return {
+      .request = request,
+      .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
+      .fetch_token_s = measured == fetch_paces_.end() ? std::nullopt : measured->second.token_s(),
+      .handoff = pool == nullptr ? SplitConfig::Handoff::kWarm : pool->split.handoff};
+}
+
 std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostRequest& request,
                                           const std::vector<CostCandidate>& all) const {
   const PoolConfig* const pool = find_pool(wanted.pool);
@@ -124,15 +145,9 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
     prefill[i].usable = !changes && cluster::computes_prompts(worker.role);
     decode[i].usable = !changes && cluster::decodes(worker.role) && may_take_over(worker, wanted);
   }
-  const auto measured = fetch_paces_.find(wanted.pool);
-  const SplitRequest split{
-      .request = request,
-      .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
-      .fetch_token_s = measured == fetch_paces_.end() ? std::nullopt : measured->second.token_s(),
-      .handoff = pool->split.handoff};
   const std::vector<uint32_t> exchange = exchanges(wanted);
-  return choose_pair(split, {.prefill = prefill, .decode = decode, .exchange = exchange},
-                     wanted.draw);
+  return choose_pair(split_request(wanted, request),
+                     {.prefill = prefill, .decode = decode, .exchange = exchange}, wanted.draw);
 }
 
 // What fetching takes beyond the steps that it is waited for with.

@@ -119,7 +119,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .fingerprint = alike,
                               .request_id = request_.request_id,
                               .may_split = !begun() && !request_.is_copy,
-                              .source = split_source()});
+                              .source = split_source(),
+                              .may_stay = decides_late_});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -163,7 +164,8 @@ void Relay::send_to(Fleet::Assignment assignment) {
   warm_ups_failed_ = 0;
   attempted_ns_ = services_.clock.now_ns();
   // What may be ending workers stays with one.
-  splits_ = assignment_.splits && !is_trial_ && !crashed_;
+  splits_ = (assignment_.splits || assignment_.may_leave) && !is_trial_ && !crashed_;
+  decides_late_ = splits_ && !assignment_.splits;
   split_tried_.clear();
   note_sent();
   reader_ = AnswerReader();

@@ -325,6 +325,7 @@ class Relay final : public WorkerListener,
   std::string pair_fields_;  // the body that names what another server has; empty: none has it
   bool has_paired_ = false;
   bool splits_ = false;        // another one is to go on with it
+  bool decides_late_ = false;  // whether it is: with its first token
   bool counts_found_ = false;  // the end of what runs says what the second one has found
   std::vector<size_t> split_tried_;
 

@@ -40,6 +40,7 @@ void Relay::consider_split() {
     services_.fleet.note_outcome(*next, Fleet::Outcome::kNeither);
     return end_split(Outcome::kNoDecoder);
   }
+  if (next) decides_late_ = false;
   if (!next) return end_split(had_tried ? Outcome::kFailed : Outcome::kNoDecoder);
   split_tried_.push_back(next->worker);
   if (ahead_ && ahead_->target.worker == next->worker) {
@@ -61,6 +62,7 @@ void Relay::retry_split() {
 
 void Relay::end_split(SplitCounters::Outcome outcome) {
   if (!std::exchange(splits_, false)) return;
+  if (std::exchange(decides_late_, false)) return;  // it was none
   services_.counters.splits.note(outcome);
   if (outcome != SplitCounters::Outcome::kHandedOver) drop_ahead();
 }

@@ -9,6 +9,9 @@ namespace pelton::gateway {
 namespace {
 
 constexpr size_t kBestOfEach = 4;
+// An answer that is moved costs work at both, of which the sum has only what the request waits for:
+// modelled pools lose where what is left is not so many times as long.
+constexpr double kWorthLeaving = 1.4;
 constexpr double kStepMinS = 1e-6;  // a step takes some time, whatever is reported
 
 double biased(double seconds, double bias) {
@@ -142,7 +145,7 @@ bool is_left(const SplitRequest& request, const CostCandidate& prefill,
   const double go_s = meanwhile * said_s / further +
                       (further - meanwhile) * biased(d.token_s, decode.rest_bias) +
                       decode.distance_s + d.step_s + d.harm_s + d.room_s - p.room_s;
-  return go_s + equal_within_s(stay_s) < stay_s;
+  return go_s * kWorthLeaving < stay_s;
 }
 
 }  // namespace pelton::gateway

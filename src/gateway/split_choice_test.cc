@@ -54,6 +54,23 @@ TEST(SplitChoice, ItPaysWhereALongPromptWouldHoldUpRows) {
   EXPECT_GT(pair(shorter, 2)->terms.total_s, cost_of(shorter.request, worker(2)).total_s);
 }
 
+// With its first token: where prompts wait there that take longer than the rest would elsewhere.
+TEST(SplitChoice, AnAnswerLeavesWherePromptsWait) {
+  const SplitRequest longer = asked(8001, 41);  // 0.4 s more
+  CostCandidate here = worker(1);
+  EXPECT_FALSE(is_left(longer, here, worker(0)));
+  here.waiting = 1;
+  here.waiting_tokens = 1000;  // 0.1 s
+  EXPECT_FALSE(is_left(longer, here, worker(0)));
+  here.waiting_tokens = 8000;
+  EXPECT_TRUE(is_left(longer, here, worker(0)));
+  EXPECT_FALSE(is_left(longer, here, here)) << "there as many wait";
+  SplitRequest far = longer;
+  far.fetch_token_s = 1e-4;
+  EXPECT_FALSE(is_left(far, here, worker(0))) << "fetching takes as long";
+  EXPECT_FALSE(is_left(asked(8001, 1), here, worker(0))) << "nothing is left to say";
+}
+
 TEST(SplitChoice, OnlyThoseThatExchangeArePaired) {
   const std::vector<CostCandidate> all = {worker(0), worker(2), worker(4)};
   const auto chosen = [&](const std::vector<uint32_t>& exchange) {
