@@ -393,7 +393,8 @@ TEST_F(BlockStoreTest, an_erased_owners_blocks_are_not_found_by_the_next_start) 
   }
   const auto kept = [&] {
     std::vector<kv::BlockId> slots;
-    for (const auto& one : open()->kept()) slots.push_back(one.slot);
+    const auto store = open();
+    for (const auto& one : store->kept()) slots.push_back(one.slot);
     std::ranges::sort(slots);
     return slots;
   };

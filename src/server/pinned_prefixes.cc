@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json_writer.h"
+#include "net/query_check.h"
 #include "net/url.h"
 #include "server/pinned_prefix.h"
 #include "server/reply.h"
