@@ -1,5 +1,6 @@
 #include "apps/scaled_pools.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "apps/own_server.h"
@@ -12,6 +13,26 @@
 
 namespace pelton::apps {
 namespace {
+
+// The replicas that compute prompts for a pool are a pool of their own to whoever launches them. No
+// pool of a configuration has such a name.
+std::string prefill_name(const std::string& pool) {
+  return pool + ":prefill";
+}
+
+bool is_split(const gateway::PoolConfig& pool) {
+  return pool.split.mode != gateway::SplitConfig::Mode::kOff;
+}
+
+// Of one that exchanges keys and values with the other role's.
+std::vector<std::string> with_role(std::vector<std::string> words, std::string_view role) {
+  const bool has_port = std::ranges::any_of(words, [](const std::string& word) {
+    return word == "--kv-port" || word.starts_with("--kv-port=");
+  });
+  if (!has_port) words.insert(words.end(), {"--kv-port", "0"});
+  words.insert(words.end(), {"--fleet-role", std::string(role)});
+  return words;
+}
 
 std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
                                          const std::string& fleet_key_file) {
@@ -40,7 +61,9 @@ const gateway::LaunchConfig* launch_of(const gateway::PoolConfig& pool, Kind kin
 PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
   PoolNames names;
   for (const gateway::PoolConfig& pool : config.pools) {
-    if (launch_of(pool, kind) != nullptr) names.push_back(pool.name);
+    if (launch_of(pool, kind) == nullptr) continue;
+    names.push_back(pool.name);
+    if (is_split(pool)) names.push_back(prefill_name(pool.name));
   }
   return names;
 }
@@ -52,7 +75,9 @@ Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::Gateway
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, kind);
     if (launch == nullptr) continue;
-    options.pools[pool.name] = serve_arguments(*launch, config.fleet_key_file);
+    const std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
+    options.pools[pool.name] = is_split(pool) ? with_role(words, "decode") : words;
+    if (is_split(pool)) options.pools[prefill_name(pool.name)] = with_role(words, "prefill");
   }
   TRY_ASSIGN(options.program, own_program());
   return launch::LocalLauncher::open(std::move(options), clock, log);
@@ -164,6 +189,29 @@ Result<cluster::KubernetesApi::Options> kubernetes_api_options(
   return options;
 }
 
+// To the last of these, which goes on with answers, those that compute prompts for it.
+void add_prefill(const gateway::ScalingConfig& scaling, std::vector<launch::ScaledPool>& pools) {
+  launch::ScaledPool& decode = pools.back();
+  const autoscaler::PoolPolicy& policy = decode.policy;
+  launch::ScaledPool prefill = decode;
+  prefill.name = prefill_name(decode.name);
+  prefill.computes_for = decode.name;
+  prefill.policy.replicas_min = 0;  // none without the others
+  prefill.policy.replicas_max = scaling.prefill_max.value_or(policy.replicas_max);
+  const int gpus = std::max(policy.gpus_each, 1);
+  decode.pair = {.objective = policy.slo,
+                 .prefill_min = scaling.prefill_min.value_or(1),
+                 .decode_min = policy.replicas_min,
+                 .prefill_max = prefill.policy.replicas_max,
+                 .decode_max = policy.replicas_max,
+                 .prefill_gpus = gpus,
+                 .decode_gpus = gpus,
+                 .gpus_max = (prefill.policy.replicas_max + policy.replicas_max) * gpus,
+                 .scale_down_delay_s = policy.scale_down_delay_s.value_or(policy.window_s)};
+  if (policy.gpus_max && policy.gpus_each > 0) decode.pair->gpus_max = *policy.gpus_max;
+  pools.push_back(std::move(prefill));
+}
+
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config) {
   std::vector<launch::ScaledPool> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
@@ -175,6 +223,7 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
                      .progress_s = launch.progress_s,
                      .stop_grace_s = launch.stop_grace_s,
                      .is_advised_only = pool.scaling->is_advised_only});
+    if (is_split(pool)) add_prefill(*pool.scaling, pools);
   }
   return pools;
 }

@@ -282,6 +282,8 @@ void write_facts(base::JsonWriter& w, const PoolFacts& facts) {
   write_exact(w, facts.service_s_assumed);
   w.key("start_s_assumed");
   write_exact(w, facts.start_s_assumed);
+  if (facts.wanted) w.key("wanted").integer(*facts.wanted);
+  if (facts.follows) w.key("follows").boolean(true);
   w.key("start_again_ns").integer(facts.start_again_ns).key("gateways").begin_array();
   for (const GatewayReport& one : facts.gateways) write_report(w, one);
   w.end_array().key("replicas").begin_array();
@@ -295,7 +297,9 @@ PoolFacts read_facts(const Json& json, bool& ok) {
                   .service_s_assumed = in.number("service_s_assumed"),
                   .start_s_assumed = in.number("start_s_assumed"),
                   .start_again_ns = in.time("start_again_ns"),
-                  .unix_s = in.time("unix_s")};
+                  .unix_s = in.time("unix_s"),
+                  .follows = in.flag("follows", false)};
+  if (json.is_object() && json.find("wanted") != nullptr) facts.wanted = in.small("wanted", 0);
   // Nobody assumes what is no time.
   if (!(facts.service_s_assumed >= 0 && facts.service_s_assumed < 1e9)) ok = false;
   if (!(facts.start_s_assumed >= 0 && facts.start_s_assumed < 1e8)) ok = false;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,10 @@ struct PoolFacts {
   // The launcher's last start failed; no further one before this time. 0: none did.
   int64_t start_again_ns = 0;
   int64_t unix_s = 0;  // the time of day, for schedules
+  // Where a decision of several pools says how many there are to be (autoscaler/paired_pools.h);
+  // only its guard, its bounds and its way to nothing are the pool's own.
+  std::optional<int> wanted = {};
+  bool follows = false;  // another pool's way to nothing: this one has none of its own
 };
 
 }  // namespace pelton::autoscaler

@@ -105,10 +105,10 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   decision.alarm = old || demand_.rejected() > rejected || supply.given_up > 0;
   if (old && need.replicas < supply.present()) need = {supply.present(), Reason::kHold};
   need = bounded(need);
-  if (!old) need = delayed(need, supply, now_ns, terms);
+  if (!old && !facts.wanted) need = delayed(need, supply, now_ns, terms);
   decision.desired = need.replicas;
   decision.reason = need.reason;
-  if (!old) retire(facts, supply, now_ns, decision);
+  if (!old && !facts.follows) retire(facts, supply, now_ns, decision);
   order(facts, supply, now_ns, decision);
   note_direction(decision, supply, now_ns);
   return decision;
@@ -189,6 +189,18 @@ bool PoolScaler::facts_are_old(const PoolFacts& facts, int64_t now_ns) const {
 PoolScaler::Need PoolScaler::need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
                                   PoolDecision::Terms& terms) {
   Need need;
+  if (facts.wanted) {
+    const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
+    need = {*facts.wanted, Reason::kObjective};
+    terms.by_demand = need.replicas;
+    terms.rate = terms.rate_slow = slow.rate;
+    terms.rate_fast = demand_.over(demand_.fast_s(), now_ns).rate;
+    terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
+    terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
+    terms.by_guard = facts.follows ? 0 : guard_need(facts, supply, now_ns, terms);
+    if (terms.by_guard > need.replicas) need = {terms.by_guard, Reason::kGuard};
+    return need;
+  }
   if (policy_.rule == PoolPolicy::Rule::kKnative) {
     const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
     const Demand::Window panic =

@@ -455,6 +455,17 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
   return {};
 }
 
+// What one role needs is a matter of first tokens, and what the other one does of gaps.
+bool scales_by_both(const PoolConfig& pool) {
+  if (!pool.scaling) return false;
+  const autoscaler::PoolPolicy& policy = pool.scaling->policy;
+  const bool has_both = policy.rule == autoscaler::PoolPolicy::Rule::kSlo &&
+                        policy.slo.first_token_s && policy.slo.gap_s && policy.standby == 0;
+  const bool is_here =
+      !pool.scaling->launch || pool.scaling->launch->kind == LaunchConfig::Kind::kLocal;
+  return has_both && is_here;
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
@@ -481,8 +492,15 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
                   .pairs = answers_in_pairs(pool.kind),
                   .has_tokenizer = !pool.tokenizer.empty(),
                   .has_key = !config.fleet_key_file.empty(),
-                  .scales = pool.scaling.has_value()},
+                  .scales = pool.scaling.has_value(),
+                  .scales_by_both = scales_by_both(pool)},
                  pool.split));
+  const bool has_prefill = pool.scaling && (pool.scaling->prefill_min || pool.scaling->prefill_max);
+  if (has_prefill && pool.split.mode == SplitConfig::Mode::kOff) {
+    return table.bad("split",
+                     "is missing: 'prefill_min' and 'prefill_max' of [pool.scale] are of "
+                     "a pool whose requests are split");
+  }
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {

@@ -307,6 +307,8 @@ std::string_view workload_kind_name(LaunchConfig::Workload workload) {
 Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   TRY(table.expect_only({"min",
                          "max",
+                         "prefill_min",
+                         "prefill_max",
                          "policy",
                          "ttft",
                          "itl",
@@ -334,6 +336,15 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   constexpr double kHour_s = 3600;
   TRY(table.read("min", {0, 10'000}, policy.replicas_min));
   TRY(table.read("max", {1, 10'000}, policy.replicas_max));
+  for (const auto& [key, count] : {std::pair{"prefill_min", &scaling.prefill_min},
+                                   std::pair{"prefill_max", &scaling.prefill_max}}) {
+    std::optional<double> number;
+    TRY(table.read(key, {1, 10'000}, number));
+    if (number) *count = static_cast<int>(*number);
+  }
+  if (scaling.prefill_min.value_or(1) > scaling.prefill_max.value_or(policy.replicas_max)) {
+    return table.bad("prefill_min", "is more than 'prefill_max' (without that: 'max')");
+  }
   TRY(read_rule(table, policy));
   std::string mode = scaling.is_advised_only ? "advise" : "act";
   TRY(table.read("mode", mode));

@@ -63,6 +63,9 @@ struct LaunchConfig {
 
 struct ScalingConfig {
   autoscaler::PoolPolicy policy;
+  // Of those that compute prompts, in a pool with 'split'; the others are the policy's.
+  std::optional<int> prefill_min;
+  std::optional<int> prefill_max;
   bool is_advised_only = false;
   HoldConfig hold;
   std::optional<LaunchConfig> launch;

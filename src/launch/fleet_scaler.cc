@@ -107,6 +107,13 @@ void FleetScaler::find_unknown() {
   }
 }
 
+const std::string& FleetScaler::served_name(const std::string& pool) const {
+  for (const Pool& one : pools_) {
+    if (one.asked.name == pool) return one.served();
+  }
+  return pool;
+}
+
 // Replicas of pools that nobody scales any more.
 void FleetScaler::stop_strangers(const std::vector<LaunchedReplica>& launched) {
   std::set<ReplicaOrder> strangers;
@@ -127,12 +134,12 @@ void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
   std::vector<ScaledFleet::Address> members;
   for (const LaunchedReplica& one : launched) {
     if (one.state == LaunchedReplica::State::kEnded || one.port == 0) continue;
-    members.push_back({.pool = one.order.pool, .host = one.host, .port = one.port});
+    members.push_back({.pool = served_name(one.order.pool), .host = one.host, .port = one.port});
   }
   std::sort(members.begin(), members.end());
   std::vector<std::string> unknown;
   for (const Pool& pool : pools_) {
-    if (!pool.is_known) unknown.push_back(pool.asked.name);
+    if (!pool.is_known) unknown.push_back(pool.served());
   }
   if (members_set_ && members == members_ && unknown == unknown_) return;
   members_set_ = true;
@@ -143,7 +150,7 @@ void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
 
 bool FleetScaler::follow(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns) {
   bool changed = follow_launched(pool, launched, now_ns);
-  const std::vector<ScaledFleet::Worker> workers = fleet_.workers(pool.asked.name);
+  const std::vector<ScaledFleet::Worker> workers = fleet_.workers(pool.served());
   for (auto& [ordinal, replica] : pool.replicas) {
     changed = follow_worker(pool, replica, workers, now_ns) || changed;
   }
@@ -201,7 +208,7 @@ void FleetScaler::note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns) {
   if (replica.phase != Phase::kReady && replica.phase != Phase::kStandby) return;
   replica.phase = Phase::kDraining;
   replica.draining_ns = now_ns;
-  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
+  fleet_.set_draining(pool.at(replica), true);
 }
 
 bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
@@ -301,7 +308,7 @@ void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
 }
 
 PoolFacts FleetScaler::facts(Pool& pool) const {
-  PoolFacts facts{.gateways = fleet_.reports(pool.asked.name),
+  PoolFacts facts{.gateways = fleet_.reports(pool.served()),
                   .replicas = {},
                   .slots_assumed = kSlotsAssumed,
                   .service_s_assumed = pool.service_s,
@@ -337,12 +344,34 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
   return facts;
 }
 
+// Of two roles one decision says how many: it is made with the pool's own, and those that compute
+// prompts follow behind it.
+void FleetScaler::want(Pool& pool, PoolFacts& facts, int64_t now_ns) {
+  const auto other = std::ranges::find_if(pools_, [&](const Pool& one) {
+    return pool.pair
+               ? one.asked.computes_for == pool.asked.name
+               : !pool.asked.computes_for.empty() && one.asked.name == pool.asked.computes_for;
+  });
+  if (other == pools_.end()) return;
+  if (pool.pair) {
+    pool.pair_counts =
+        pool.pair->decide(this->facts(*other), facts, pool.asked.policy.replicas_min, now_ns)
+            .counts;
+    facts.wanted = pool.pair_counts.decode;
+    other->decide_ns = now_ns;
+    return;
+  }
+  facts.follows = true;
+  facts.wanted = other->state.decision.desired == 0 ? 0 : other->pair_counts.prefill;
+}
+
 void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   pool.decide_ns = now_ns + kDecideAgain_ns;
   if (pool.start_again_ns > now_ns) {
     pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
   }
-  const PoolFacts facts = this->facts(pool);
+  PoolFacts facts = this->facts(pool);
+  want(pool, facts, now_ns);
   const PoolDecision decision = pool.scaler.decide(facts, now_ns);
   record(pool, now_ns, facts, decision);
   if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;
@@ -432,19 +461,19 @@ void FleetScaler::record(const Pool& pool, int64_t now_ns, const PoolFacts& fact
 }
 
 void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t now_ns) {
-  fleet_.retire(pool.asked.name, decision.retirement);
+  if (pool.asked.computes_for.empty()) fleet_.retire(pool.asked.name, decision.retirement);
   for (const std::string& id : decision.recall) {
     Replica* replica = find(pool, id);
     if (replica == nullptr || replica->phase != Phase::kDraining) continue;
     replica->phase = Phase::kReady;
-    fleet_.set_draining({pool.asked.name, replica->host, replica->port}, false);
+    fleet_.set_draining(pool.at(*replica), false);
   }
   for (const std::string& id : decision.drain) {
     Replica* replica = find(pool, id);
     if (replica == nullptr || replica->phase != Phase::kReady) continue;
     replica->phase = Phase::kDraining;
     replica->draining_ns = now_ns;
-    fleet_.set_draining({pool.asked.name, replica->host, replica->port}, true);
+    fleet_.set_draining(pool.at(*replica), true);
   }
   for (const std::string& id : decision.wake) {
     if (Replica* replica = find(pool, id)) wake(pool, *replica, now_ns);
@@ -464,7 +493,7 @@ void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t no
 void FleetScaler::stand_by(Pool& pool, Replica& replica) {
   replica.phase = Phase::kStandby;
   replica.is_released = false;
-  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
+  fleet_.set_draining(pool.at(replica), true);
 }
 
 // Once it has nothing to do: what is still on its way to it would keep the memory.
@@ -474,7 +503,7 @@ void FleetScaler::release_standby(Pool& pool) {
     const ScaledFleet::Worker& worker = replica.worker;
     if (worker.is_silent || worker.open + worker.running + worker.waiting > 0) continue;
     replica.is_released = true;
-    fleet_.release_memory({pool.asked.name, replica.host, replica.port});
+    fleet_.release_memory(pool.at(replica));
   }
 }
 
@@ -484,7 +513,7 @@ void FleetScaler::wake(Pool& pool, Replica& replica, int64_t now_ns) {
   replica.phase = Phase::kReady;
   replica.ready_ns = now_ns;  // it is as young as one that was started: it is not to go at once
   ++pool.state.woken;
-  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, false);
+  fleet_.set_draining(pool.at(replica), false);
 }
 
 int FleetScaler::standby_wanting(const Pool& pool) {
@@ -556,7 +585,7 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
     announced.again_s = std::max(seconds(pool.start_again_ns - now_ns), 0.0);
   }
   state.announcement = announced;
-  fleet_.announce(pool.asked.name, announced);
+  if (pool.asked.computes_for.empty()) fleet_.announce(pool.asked.name, announced);
 }
 
 }  // namespace pelton::launch
