@@ -66,6 +66,8 @@ std::vector<cli::Flag> autoscale_flags() {
        .not_with = {{"--start-seconds"}}},
       number_flag("--scale-down-delay", "S", "how long a load must be gone; default by the start",
                   0, 3600),
+      number_flag("--decision-interval", "S",
+                  "from one decision to the next; default 2, in a year (--days) 60", 0.1, 3600),
       number_flag("--concurrency-target", "N", "requests at a replica; default --max-num-seqs",
                   0.01, 1e6),
       number_flag("--target-utilization", "SHARE",
@@ -227,6 +229,9 @@ Result<std::optional<simulator::Autoscaling>> read_autoscaling(
   // What a file or the defaults begin with need not fit into what flags allow.
   if (arguments.source("--replicas") != cli::Arguments::Source::kWord) {
     asked.replicas = std::clamp(replicas, 0, asked.policy.replicas_max);
+  }
+  if (arguments.knows("--decision-interval") && arguments.has("--decision-interval")) {
+    asked.tick_s = arguments.number("--decision-interval");
   }
   if (arguments.has("--start-seconds")) asked.start_s = arguments.number("--start-seconds");
   if (arguments.has("--start-phases")) {

@@ -7,6 +7,7 @@
 
 #include "apps/autoscale_flags.h"
 #include "apps/input.h"
+#include "apps/simulate_fluid.h"
 #include "apps/simulated_play.h"
 #include "apps/variations.h"
 #include "apps/verbs.h"
@@ -242,9 +243,10 @@ Result<void> run(const cli::Arguments& arguments) {
 std::vector<Flag> played_flags() {
   std::vector<Flag> flags;
   for (Flag& flag : simulate_verb().flags) {
-    const bool is_other = flag.name == "--json" || flag.name == "--html" ||
-                          flag.name == "--goodput" || flag.name == "--metric-percentiles" ||
-                          flag.name == "--scenario" || flag.name == "--list" ||
+    const bool is_other = is_of_whole_run(flag.name) || flag.name == "--json" ||
+                          flag.name == "--html" || flag.name == "--goodput" ||
+                          flag.name == "--metric-percentiles" || flag.name == "--scenario" ||
+                          flag.name == "--list" || flag.name == "--price" ||
                           flag.name == "--record-facts" || flag.name == "--autoscale";
     if (is_other) continue;
     const bool is_of_scaling = std::ranges::find(flag.only_with, "--autoscale",

@@ -221,7 +221,8 @@ std::vector<Flag> server_flags() {
   backend.choices = {"openai", "vllm", "openai-chat", "openai-responses", "openai-embeddings"};
   Flag header = text_flag("--header", "K=V", "a header of every request; as many as you like");
   header.many = true;
-  Flag adapters = text_flag("--lora-modules", "NAME", "models or adapters to ask, in turn");
+  Flag adapters = text_flag("--lora-modules", "NAME",
+                            "models or adapters to ask; --lora-assignment says which");
   adapters.many = true;
   Flag assignment = text_flag("--lora-assignment", "HOW", "which of them a request asks", "random");
   assignment.choices = {"random", "round-robin"};

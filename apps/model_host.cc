@@ -96,6 +96,9 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
       {"load_mode", load_mode},
       {"load_mode_reason", load_mode_reason},
       {"memory", cost_model::log_line(footprint)}};
+  for (const node::FormatRecord& record : model.format_records()) {
+    facts.emplace_back("evaluated_" + record.format, record.text());
+  }
   for (const parallel::Group::RankState& rank : local->ranks()) {
     facts.emplace_back(fmt::format("rank_{}", rank.rank), text_of(rank));
   }

@@ -19,6 +19,7 @@
 #include "eval/divergence.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
+#include "node/kept_measurement.h"
 #include "node/packed_folder.h"
 #include "tensor/kv_block.h"
 
@@ -133,6 +134,24 @@ Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
   return ids;
 }
 
+// What one of this model's formats costs it is known from now on: serve says so.
+Result<void> keep(const cli::Arguments& arguments, const checkpoint::Checkpoint& source,
+                  const eval::TextComparison& found) {
+  constexpr int64_t kTokensLeast = 256;  // of fewer nothing is concluded
+  if (arguments.has("--against") || found.base.tokens < kTokensLeast) return {};
+  const bool is_kv = arguments.has("--against-kv-cache-dtype");
+  if (is_kv == arguments.has("--against-weights")) return {};
+  const std::string format = is_kv ? "kv-" + arguments.text("--against-kv-cache-dtype")
+                                   : "weights-" + arguments.text("--against-weights");
+  return node::keep_record(node::measurements_folder(), source,
+                           {.format = format,
+                            .tokens = found.base.tokens,
+                            .perplexity = found.base.perplexity(),
+                            .other_perplexity = found.other.perplexity(),
+                            .divergence = found.divergence.kl_mean,
+                            .agreement = found.divergence.agreement});
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   const base::SystemClock clock;
@@ -165,6 +184,11 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const eval::TextComparison found,
              eval::score_text(scored, other ? &second : nullptr, kChunk, tokens, options));
   progress.clear();
+  if (other) {
+    if (const Result<void> kept = keep(arguments, *base.checkpoint, found); !kept.ok()) {
+      fmt::print(stderr, "pelton: this is not kept as a record: {}\n", kept.error().message);
+    }
+  }
   return arguments.has("--json") ? write_output(numbers(found, other.has_value()).dump() + "\n")
                                  : write_text(words(found, other.has_value()));
 }

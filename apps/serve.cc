@@ -31,6 +31,7 @@
 #include "apps/serve_foreign_flags.h"
 #include "apps/serve_worker.h"
 #include "apps/sleep_flags.h"
+#include "apps/tool_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "apps/weights_from.h"
@@ -72,7 +73,9 @@ void print_addresses(const Workers& workers, base::Log& log) {
 }
 
 // Who is asked to stop while the model is loaded has nothing to drain: it has stopped, as asked.
-Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt, base::Log& log) {
+Result<void> not_loaded(const Error& error, const Workers& workers, const cli::Interrupt& interrupt,
+                        base::Log& log) {
+  for (const auto& worker : workers) worker->close(std::chrono::milliseconds(0));
   if (error.code != ErrorCode::kCancelled || !interrupt.pending()) return error;
   log.info("stopped while the model was being loaded");
   return {};
@@ -173,6 +176,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   // The port first: a taken one should be reported before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
              open_response_store(arguments, clock, log));
+  TRY_ASSIGN(const std::unique_ptr<server::ToolServers> tools, open_tool_servers(arguments, log));
   Reporting reporting;
   TRY(reporting.open(arguments, log));
   TRY_ASSIGN(server::Server::Options server_options, server_options_of(arguments));
@@ -180,6 +184,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   server_options.cors = cors;
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
+  server_options.tools = tools.get();
   server_options.reports = reporting.options();
   const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
@@ -208,10 +213,7 @@ Result<void> serve(const cli::Arguments& arguments) {
     TRY(workers.back()->open());
   }
   const Result<std::vector<std::string>> loaded = load_all(named, workers);
-  if (!loaded.ok()) {
-    for (const auto& worker : workers) worker->close(std::chrono::milliseconds(0));
-    return unless_stopped(loaded.error(), interrupt, log);
-  }
+  if (!loaded.ok()) return not_loaded(loaded.error(), workers, interrupt, log);
   warn_of_exposure(host, keys, log);
   print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
@@ -307,21 +309,12 @@ cli::Verb serve_verb() {
       .foreign = serve_foreign_flags(),
       .configurable = true,
   };
-  for (Flag& flag : answer_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : request_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : model_name_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : listener_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : kv_disk_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : lora_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : batches_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : sleep_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
-  for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
+  for (const auto part : {&answer_flags, &request_flags, &model_name_flags, &listener_flags,
+                          &batch_flags, &kv_disk_flags, &queue_flags, &prompt_flags, &lora_flags,
+                          &model_flags, &response_store_flags, &tool_flags, &batches_flags,
+                          &sleep_flags, &life_flags, &guard_flags}) {
+    for (Flag& flag : part()) verb.flags.push_back(std::move(flag));
+  }
   verb.flags.push_back(connections_flag());
   verb.flags.push_back(replicas_flag());
   for (Flag& flag : console_flags("all")) verb.flags.push_back(std::move(flag));

@@ -127,7 +127,6 @@ constexpr Row kRows[] = {
      "prompts and answers are computed by one server"},
     {"--kv-events-config", kValue, "",
      "--kv-events-endpoint tcp://HOST:PORT publishes what the prefix cache holds"},
-    {"--tool-server", kValue, "", "the server runs no tools itself"},
     {"--middleware", kValue, "", "no code is loaded"},
     {"--allowed-origins", kValue, "", "--cors-origin ORIGIN says which pages may ask"},
     {"--allowed-methods --allowed-headers --allow-credentials", kValue, "",

@@ -52,6 +52,9 @@ AdapterRegistry::Options options_of(const cli::Arguments& arguments,
     loaded.adapter.weights = std::make_shared<executor::LoadedAdapter>(std::move(adapter));
     return loaded;
   };
+  options.check = [config, limits](const std::string& path) {
+    return lora::Adapter::check(path, *config, limits);
+  };
   options.bytes_of = lora::AdapterFile::tensor_bytes_of;
   options.describe = described;
   options.folders = lora_folders(arguments, owner);
@@ -117,6 +120,11 @@ Result<std::shared_ptr<AdapterRegistry>> make_adapters(const cli::Arguments& arg
                  "lora-modules"};
   }
   registry->find_in_folders();
+  if (arguments.has("--allow-runtime-lora-updating") && registry->folders().empty()) {
+    parts.log.warning(
+        "--allow-runtime-lora-updating: without --lora-folder nothing can be loaded, only "
+        "unloaded");
+  }
   return registry;
 }
 

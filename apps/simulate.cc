@@ -1,5 +1,6 @@
 // pelton simulate: a load played against simulated replicas, faster than real time.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -9,8 +10,10 @@
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
 #include "apps/input.h"
+#include "apps/simulate_fluid.h"
 #include "apps/simulated_adapters.h"
 #include "apps/simulated_play.h"
+#include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -24,6 +27,8 @@
 #include "simulator/fleet_figures.h"
 #include "simulator/fleet_page.h"
 #include "simulator/fleet_text.h"
+#include "simulator/fluid_fleet.h"
+#include "simulator/fronts.h"
 #include "simulator/published_tables.h"
 #include "simulator/scenario.h"
 #include "simulator/simulation.h"
@@ -67,9 +72,8 @@ std::string preamble(const cli::Arguments& arguments, const HardwareChoice& choi
 
 simulator::PlayedFleet played(const cli::Arguments& arguments, std::string name,
                               const SimulationOptions& options, const SimulationResult& result) {
-  const double price = options.autoscaling ? options.autoscaling->policy.price_each : 0;
   return simulator::played_fleet(std::move(name), options, result,
-                                 arguments.number("--late-seconds"), price);
+                                 arguments.number("--late-seconds"), price_of(arguments, options));
 }
 
 // What a scenario stands on, and what the numbers are worth.
@@ -126,10 +130,24 @@ std::string with_fleet(std::string json, const simulator::PlayedFleet& fleet) {
   return json + "}}\n";
 }
 
+// Of a run, beside its result.
+struct PlayNotes {
+  double took_s = 0;
+  std::string checked;             // of --check-fluid
+  std::vector<std::string> notes;  // of its fidelity
+};
+
+std::string fidelity_text(const PlayNotes& play_notes) {
+  std::string text;
+  for (const std::string& note : play_notes.notes)
+    text += base::wrapped_text(note, output_columns(), 0) + "\n";
+  return text + play_notes.checked;
+}
+
 Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice& choice,
                            const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
                            const SimulationOptions& options, const SimulationResult& result,
-                           double took_s, const simulator::Scenario* scenario) {
+                           const PlayNotes& play_notes, const simulator::Scenario* scenario) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
   const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
@@ -161,13 +179,18 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
                                         report::Metric::kItl, report::Metric::kE2el},
                             .percents = percents};
   const simulator::PlayedFleet fleet = played(arguments, "this fleet", options, result);
-  const std::string json =
-      with_fleet(report::result_json(info, summary, shown, result.records, false), fleet);
+  const std::string json = simulator::with_travel(
+      with_fleet(report::result_json(info, summary, shown, result.records, false), fleet), options,
+      result);
   if (arguments.has("--html")) {
     simulator::FleetPage page{.title = fmt::format("{}: {}", memory.shape.name, spec.name),
                               .notes = notes_of(scenario, preamble(arguments, choice)),
                               .plots = {}};
     if (scenario != nullptr) page.title = scenario->title;
+    for (const std::string& note : play_notes.notes) page.notes.push_back(note);
+    const std::string travel = simulator::travel_text(options, result);
+    if (!travel.empty()) page.notes.push_back(travel);
+    if (!play_notes.checked.empty()) page.notes.push_back(play_notes.checked);
     TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, {&fleet, 1})));
   }
   if (arguments.has("--json")) {
@@ -181,12 +204,15 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
       report::result_text(info, summary, shown) +
       simulator::fleet_text(options, result,
                             load_text_of(choice, options, load, simulator::cached_share(result)),
-                            took_s) +
-      scaled + (scenario != nullptr ? compared_text(*scenario, json) : ""));
+                            play_notes.took_s) +
+      scaled + fidelity_text(play_notes) +
+      (scenario != nullptr ? compared_text(*scenario, json) : ""));
 }
 
 Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
                       const simulator::Scenario* scenario) {
+  if (arguments.has("--days")) return run_year(arguments, model, scenario);
+  if (arguments.has("--seeds")) return run_seeds(arguments, model, scenario);
   TRY_ASSIGN(Play play, read_play(arguments, model, scenario));
   std::string facts;
   if (arguments.has("--record-facts")) {
@@ -198,12 +224,16 @@ Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
   const base::SystemClock clock;
   const int64_t begin_ns = clock.now_ns();
   TRY_ASSIGN(const SimulationResult result, simulate_play(play));
-  const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
+  PlayNotes play_notes{.took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
+  if (play.is_fluid) play_notes.notes = simulator::fluid_notes(play.options, result);
+  if (arguments.has("--check-fluid")) {
+    TRY_ASSIGN(play_notes.checked, check_fluid_text(arguments, play, result));
+  }
   if (arguments.has("--record-facts")) {
     TRY(base::write_file(arguments.text("--record-facts"), facts));
   }
   return report_result(arguments, play.choice, play.spec, workload::offered_load(play.workload),
-                       play.options, result, took_s, scenario);
+                       play.options, result, play_notes, scenario);
 }
 
 // One run for each value, all of the same seed.
@@ -251,6 +281,49 @@ Result<void> run_sweep(const cli::Arguments& arguments, const std::string& model
                   base::wrapped_text(worth, output_columns(), 0),
                   simulator::figures_table(scenario.sweep->flag, fleets),
                   arguments.number("--late-seconds"), scenario.sweep->flag, least->name));
+}
+
+Result<simulator::FrontPoint> play_point(const cli::Arguments& arguments, const std::string& model,
+                                         const simulator::Scenario& scenario, double value) {
+  TRY_ASSIGN(const Play play, read_play(arguments, model, &scenario));
+  TRY_ASSIGN(const SimulationResult result, simulate_play(play));
+  const report::Summary summary = report::summarize(result.records, result.duration_s, {});
+  const int gpus = play.options.replica_count * play.choice.plan.capacity.memory.layout.devices();
+  return simulator::front_point(summary, value, gpus);
+}
+
+// Each of two fleets at each value.
+Result<void> run_fronts(const cli::Arguments& arguments, const std::string& model,
+                        const simulator::Scenario& scenario) {
+  constexpr double kWantedRatio = 4;
+  std::array<simulator::PlayedFront, 2> fronts;
+  for (size_t i = 0; i < fronts.size(); ++i) {
+    fronts[i].name = scenario.fronts[i].name;
+    for (const double value : scenario.sweep->values) {
+      std::vector<std::pair<std::string, std::string>> values;
+      for (const auto& [flag, text] : scenario.fronts[i].flags) {
+        values.emplace_back(cli::config_name(flag), text);
+      }
+      values.emplace_back(cli::config_name(scenario.sweep->flag), fmt::format("{:g}", value));
+      TRY_ASSIGN(const cli::Arguments changed,
+                 cli::with_values(simulate_verb().flags, arguments, values));
+      TRY_ASSIGN(const simulator::FrontPoint point, play_point(changed, model, scenario, value));
+      fronts[i].points.push_back(point);
+    }
+  }
+  const std::string text = simulator::fronts_text(scenario.sweep->flag, fronts, kWantedRatio);
+  if (arguments.has("--json")) {
+    const std::string json = simulator::fronts_json(scenario.name, scenario.sweep->flag, fronts);
+    if (arguments.text("--json") == "-") return write_output(json + "\n");
+    TRY(base::write_file(arguments.text("--json"), json + "\n"));
+  }
+  if (arguments.has("--html")) {
+    simulator::FleetPage page{.title = scenario.title,
+                              .notes = notes_of(&scenario, text),
+                              .plots = {simulator::fronts_plot(fronts)}};
+    TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, {})));
+  }
+  return write_text(text + "modelled, not measured\n");
 }
 
 Result<void> run_table(const simulator::Scenario& scenario) {
@@ -351,10 +424,19 @@ Result<void> run(const cli::Arguments& arguments) {
   if (!scenario.table.empty()) return run_table(scenario);
   TRY_ASSIGN(const cli::Arguments all, with_scenario(arguments, scenario));
   const std::string& played = model.empty() ? scenario.model : model;
+  if (!scenario.fronts.empty()) return run_fronts(all, played, scenario);
   const bool sweeps =
       scenario.sweep && (!arguments.knows(scenario.sweep->flag) ||
                          arguments.source(scenario.sweep->flag) != cli::Arguments::Source::kWord);
-  return sweeps ? run_sweep(all, played, scenario) : run_once(all, played, &scenario);
+  if (!sweeps) return run_once(all, played, &scenario);
+  for (const char* const flag : {"--days", "--seeds", "--check-fluid", "--record-facts"}) {
+    if (!arguments.has(flag)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is of one run, and {} plays one for each {}: give one", flag,
+                             scenario.name, scenario.sweep->flag),
+                 flag};
+  }
+  return run_sweep(all, played, scenario);
 }
 
 // Some are of this machine alone.
@@ -497,9 +579,14 @@ std::vector<cli::Flag> fleet_flags() {
            .kind = cli::Flag::Kind::kNumber,
            .default_text = "2",
            .most = 86'400},
+          {.name = "--price",
+           .value = "DOLLARS",
+           .help = "of a replica for an hour; default what [scale] says, or nobody asks",
+           .kind = cli::Flag::Kind::kNumber,
+           .most = 1e6},
           {.name = "--html",
            .value = "FILE",
-           .help = "also write a page: load, replicas, late requests, hours over one time axis"},
+           .help = "also write a page: load, replicas, late requests, money over one time axis"},
           {.name = "--json", .value = "FILE", .help = "also write the result; - is stdout"}};
 }
 
@@ -534,13 +621,11 @@ cli::Verb simulate_verb() {
     if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();
   }
   const std::vector<cli::Flag> memory = memory_flags_of_here();
-  std::vector<cli::Flag> batch = batch_flags();
-  for (cli::Flag& flag : batch) {
-    if (flag.name == "--swap-space") flag.not_with = named_hardware();
-  }
+  const std::vector<cli::Flag> batch = batch_flags();
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
-        autoscale_flags(), gateway_flags(), simulated_adapter_flags(), scenario_flags()}) {
+        autoscale_flags(), gateway_flags(), simulated_adapter_flags(), simulated_travel_flags(),
+        scenario_flags(), fluid_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   for (cli::Flag& flag : verb.flags) {

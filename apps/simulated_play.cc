@@ -10,9 +10,11 @@
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/simulated_adapters.h"
+#include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
 #include "base/file.h"
 #include "cost_model/draft_rows.h"
+#include "simulator/fluid_fleet.h"
 #include "simulator/recorded_hour.h"
 
 namespace pelton::apps {
@@ -100,6 +102,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
                                        const simulator::Scenario* scenario) {
   SimulationOptions options;
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
+  TRY(read_simulated_travel(arguments, options));
   read_speculation(arguments, options.replica);
   TRY(read_simulated_adapters(arguments, options));
   node::LoadedModel::Options engine;
@@ -181,6 +184,7 @@ Result<void> use_facts(const cli::Arguments& arguments, Play& play) {
 Result<Play> read_play(const cli::Arguments& arguments, const std::string& model,
                        const simulator::Scenario* scenario) {
   Play play;
+  play.is_fluid = arguments.knows("--fidelity") && arguments.text("--fidelity") == "fluid";
   TRY_ASSIGN(play.choice, read_hardware(arguments, model));
   cost_model::Efficiency& efficiency = play.choice.plan.capacity.efficiency;
   if (scenario != nullptr && !play.choice.calibrated &&
@@ -206,18 +210,22 @@ Result<Play> read_play(const cli::Arguments& arguments, const std::string& model
   return play;
 }
 
-Result<SimulationResult> simulate_play(const Play& play) {
+Result<cost_model::StepTimeModel> times_of(const Play& play) {
   const planner::CapacityOptions& capacity = play.choice.plan.capacity;
-  TRY_ASSIGN(const cost_model::StepTimeModel times,
-             cost_model::StepTimeModel::make({.hardware = capacity.memory.hardware,
-                                              .shape = capacity.memory.shape,
-                                              .layout = capacity.memory.layout,
-                                              .efficiency = capacity.efficiency,
-                                              .arithmetic = capacity.arithmetic,
-                                              .kv_element_bytes = capacity.memory.kv_element_bytes,
-                                              .by_rows = capacity.by_rows,
-                                              .by_tokens = capacity.by_tokens}));
-  return simulator::simulate(play.options, play.workload, times);
+  return cost_model::StepTimeModel::make({.hardware = capacity.memory.hardware,
+                                          .shape = capacity.memory.shape,
+                                          .layout = capacity.memory.layout,
+                                          .efficiency = capacity.efficiency,
+                                          .arithmetic = capacity.arithmetic,
+                                          .kv_element_bytes = capacity.memory.kv_element_bytes,
+                                          .by_rows = capacity.by_rows,
+                                          .by_tokens = capacity.by_tokens});
+}
+
+Result<SimulationResult> simulate_play(const Play& play) {
+  TRY_ASSIGN(const cost_model::StepTimeModel times, times_of(play));
+  return play.is_fluid ? simulator::simulate_fluid(play.options, play.workload, times)
+                       : simulator::simulate(play.options, play.workload, times);
 }
 
 }  // namespace pelton::apps

@@ -19,11 +19,13 @@ struct Play {
   simulator::SimulationOptions options;
   workload::WorkloadSpec spec;
   workload::Workload workload;
+  bool is_fluid = false;  // --fidelity
 };
 
 // `arguments`: of a verb that has simulate's flags. `scenario`: null: none.
 Result<Play> read_play(const cli::Arguments& arguments, const std::string& model,
                        const simulator::Scenario* scenario);
 Result<simulator::SimulationResult> simulate_play(const Play& play);
+Result<cost_model::StepTimeModel> times_of(const Play& play);
 
 }  // namespace pelton::apps

@@ -87,19 +87,31 @@ bool conflict(const Flag& flag, const std::string& other) {
                      [&](const cli::Circumstance& one) { return one.flag == other; });
 }
 
-// A flag or positional as words, with what it needs to have an effect; none of it is `without`.
+// What a flag needs to have an effect, as words; none of it is `without`.
+Words needs_of(const Verb& verb, const Flag& flag, const std::string& without) {
+  for (const cli::Circumstance& one : flag.only_with) {
+    const Flag* needed = find(verb, one.flag);
+    if (needed == nullptr || one.flag == without || conflict(flag, one.flag)) continue;
+    Words words = {one.flag};
+    if (!one.values.empty()) {
+      words.push_back(one.values.front());
+    } else if (needed->kind != Flag::Kind::kSwitch) {
+      words.push_back(value_of(*needed));
+    }
+    const Words more = needs_of(verb, *needed, without);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  return {};
+}
+
+// A flag or positional as words, with what it needs.
 Words arguments_for(const Verb& verb, const std::string& name, const std::string& without) {
   const Flag* flag = find(verb, name);
   if (flag == nullptr) return {"some"};  // a positional
   Words words = flag->kind == Flag::Kind::kSwitch ? Words{name} : Words{name, value_of(*flag)};
-  for (const cli::Circumstance& one : flag->only_with) {
-    const Flag* needed = find(verb, one.flag);
-    if (needed == nullptr || one.flag == without || conflict(*flag, one.flag)) continue;
-    const Words more = one.values.empty() ? arguments_for(verb, one.flag, without)
-                                          : Words{one.flag, one.values.front()};
-    words.insert(words.end(), more.begin(), more.end());
-    break;
-  }
+  const Words needs = needs_of(verb, *flag, without);
+  words.insert(words.end(), needs.begin(), needs.end());
   return words;
 }
 

@@ -4,7 +4,9 @@ memory; a worker that unloads one, or dies, loses no answer.
 
 usage: lora_gateway_test.py BINARY
 """
+import collections
 import json
+import os
 import pathlib
 import random
 import re
@@ -30,11 +32,15 @@ LOADS_PER_SECOND = 20
 ASKED = 300
 
 
-def predicted_share(seed, load_ms, router="cost"):
+# Of draws as few as these the spread is as wide as what is looked for: more at length.
+ASKED_AT_ONCE = 1200 if os.environ.get("PELTON_FULL") else 300
+
+
+def predicted_share(seed, load_ms, router="cost", asked=ASKED, concurrency=1):
     """What `pelton simulate` says that such a fleet finds in memory."""
     done = subprocess.run([gateway_fixture.BINARY, "simulate", TINY, "--router", router, "--replicas", "2", "--adapters", str(len(ADAPTERS)),
                            "--max-loras", str(PLACES), "--lora-loads-per-second", str(LOADS_PER_SECOND), "--adapter-load-ms", str(load_ms),
-                           "--num-prompts", str(ASKED), "--request-rate", "inf", "--max-concurrency", "1", "--input-len", str(len(PROMPT)),
+                           "--num-prompts", str(asked), "--request-rate", "inf", "--max-concurrency", str(concurrency), "--input-len", str(len(PROMPT)),
                            "--output-len", "2", "--threads", "1", "--kv-cache-memory", "64MiB", "--max-model-len", "512",
                            "--seed", str(seed)], capture_output=True, text=True, timeout=60, check=True)
     return float(re.search(r"adapters found in memory ([0-9.]+) %", done.stdout)[1]) / 100
@@ -129,6 +135,35 @@ class LoraFleet(unittest.TestCase):
         self.assertGreaterEqual(counts["requests"], len(asked))
         self.assertGreater(counts["resident"], len(asked) // 3)
 
+    def test_1b_and_so_do_four_at_a_time(self):
+        asked = random.Random(3).choices(ADAPTERS, SHARES, k=ASKED_AT_ONCE)
+        before, loaded = self.hits_and_misses(), (self.sum_of("load_seconds"), self.sum_of("loads"))
+        left, lock = iter(asked), threading.Lock()
+        failed = []
+
+        def ask_on():
+            while True:
+                with lock:
+                    name = next(left, None)
+                if name is None:
+                    return
+                try:
+                    self.tokens(self.gateway.port, name)
+                except AssertionError as error:
+                    failed.append(str(error))
+        threads = [threading.Thread(target=ask_on) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+        hits, misses = (after - first for after, first in zip(self.hits_and_misses(), before))
+        self.assertEqual(hits + misses, len(asked))
+        load_ms = 1e3 * (self.sum_of("load_seconds") - loaded[0]) / (self.sum_of("loads") - loaded[1])
+        predicted = [predicted_share(seed, load_ms, asked=len(asked), concurrency=4) for seed in range(4)]
+        self.assertGreaterEqual(hits / len(asked), min(predicted) - 0.05, predicted)
+        self.assertLessEqual(hits / len(asked), max(predicted) + 0.05, predicted)
+
     def test_2_one_that_a_worker_unloads_is_answered_by_the_other(self):
         wanted = self.tokens(self.workers[1].port, "a5")
         got, ending = [], threading.Event()
@@ -212,6 +247,10 @@ class LoraFleet(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+        # The worker that is left and has another version is asked at most twice by each.
+        lacking = collections.Counter(re.search(r"request (\S+) attempt", line)[1] for line in list(self.gateway.log)
+                                      if "it lacks the adapter" in line)
+        self.assertLessEqual(max(lacking.values(), default=0), 2, lacking)
         self.assertEqual(len(answers), len(names))
         self.assertEqual(len(ended), 6)
 

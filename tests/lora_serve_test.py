@@ -171,7 +171,7 @@ class Served(unittest.TestCase):
         self.assertRegex(metrics, r"pelton_lora_adapters_resident\{[^}]*\} [12]\n")
         self.assertGreater(float(re.search(r"pelton_lora_evictions_total\{[^}]*\} (\S+)", metrics)[1]), 2)
         status, text = self.http("/v1/completions", {"model": "bad", "prompt": PROMPT})
-        self.assertEqual(status, 503)
+        self.assertEqual(status, 400)
         self.assertIn("use_dora", text)
         for name in ("../many/a0", "..", ""):
             status, _ = self.http("/v1/completions", {"model": name or "/", "prompt": PROMPT})
@@ -323,7 +323,7 @@ class Served(unittest.TestCase):
         self.assertEqual(self.tokens("fortiny"), self.foretold(PROMPT, 6, "--lora", adapter))
         self.tokens("forbox", [5, 6, 7])
         status, text = self.http("/v1/completions", {"model": "astray", "prompt": PROMPT})
-        self.assertEqual(status, 503)
+        self.assertEqual(status, 400)
         self.assertIn("the base has no layer", text)
         # By name, too: only from the model's own folder, and into the model that is said.
         load, unload = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"

@@ -37,7 +37,7 @@ LINES = [
     ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice", ""),
     ("openai/gpt-oss-20b --tool-call-parser openai --enable-auto-tool-choice --reasoning-parser openai_gptoss "
      "--max-num-batched-tokens 8192 --max-num-seqs 64 --trust-remote-code --enforce-eager", ""),
-    ("openai/gpt-oss-120b --tool-server demo", "--tool-server"),
+    ("openai/gpt-oss-120b --tool-server python=http://127.0.0.1:8001/mcp", ""),
     ("openai/gpt-oss-20b --served-model-name gpt-oss gpt-4o --uvicorn-log-level warning --seed 42 --max-logprobs 10", ""),
     ("openai/gpt-oss-20b --speculative-algorithm EAGLE3", "--speculative-algorithm"),
     ("openai/gpt-oss-20b --uds /tmp/s.sock", ""),

@@ -121,8 +121,68 @@ class ScaledFleet(unittest.TestCase):
         self.assertIn("none is within the objectives", pelton(*words, "--objectives", "ttft:0.001", code=5, out=True))
         self.assertEqual(len(json.loads(pelton(*words, "--objectives", "ttft:0.001", "--json", "-", code=5, out=True))), 6)
         for vary, said in (("max-num-seqs", "is not like"), ("max-num-sequs=3", "did you mean"), ("max-num-seqs=0", "max-num-seqs"),
-                           ("max-num-seqs=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
+                           ("max-num-seqs=" + ",".join(map(str, range(1, 10002))), "more than 10000")):
             self.assertIn(said, pelton("tune", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--vary", vary, code=2))
+
+    def test_tune_by_halving_finds_what_all_of_it_finds(self):
+        words = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 1.5, "--num-prompts", 400, "--input-len", 200, "--output-len", 100,
+                 "--vary", "max-num-seqs=1,2,3,4,6,8,12,16", "--vary", "max-num-batched-tokens=64,128,256,512,1024,2048", "--vary",
+                 "prompt-tokens-beside-decodes=0,32,128", "--objectives", "ttft:4000 tpot:80", "--fidelity", "fluid"]
+        page = self.folder / "fronts.html"
+        every = json.loads(pelton(*words, "--json", "-"))
+        some = json.loads(pelton(*words, "--search", "halving", "--html", page, "--json", "-"))
+        best = [max(one["per_replica"] for one in points if one["keeps"]) for points in (every, some)]
+        self.assertGreaterEqual(best[1], 0.97 * best[0])
+        self.assertLess(len(some), len(every) / 3)
+        text = page.read_text()
+        self.assertIn("Tokens/s of a replica over TTFT p90, ms", text)
+        self.assertIn("Tokens/s of a replica over TPOT p90, ms", text)
+        self.assertIsNone(re.search(r"(?:src|href)=\"(?!data:)", text))
+
+    def test_tune_gives_the_gain_an_interval_and_ablates(self):
+        load = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 2, "--num-prompts", 60, "--input-len", 100, "--output-len", 40]
+        said = pelton(*load, "--vary", "max-num-seqs=1,16", "--seeds", 3, "--max-num-batched-tokens", 256)
+        self.assertRegex(said, r"gain of the best over the flags as they stand: [+-]\d+\.\d %.*95 % interval .*3 seeds")
+        shared = self.folder / "shared.json"
+        shared.write_text(json.dumps({"name": "shared", "dataset": "prefix_repetition", "prefix_count": 3, "prefix_tokens": 600,
+                                      "suffix_tokens": 100, "output_tokens": 40, "count": 60, "rate": 1}))
+        load = ["tune", "gpt-oss-20b", "--gpu", "l4", "--workload", shared]
+        said = pelton(*load, "--ablate")
+        self.assertRegex(said, r"(?m)^nothing +[\d.]+ +\+0\.0 %")
+        self.assertRegex(said, r"(?m)^speculation +is off$")
+        rows = {row["off"]: row for row in json.loads(pelton(*load, "--ablate", "--json", "-"))}
+        self.assertGreater(rows["prefix cache"]["p90_ttft_ms"], rows["nothing"]["p90_ttft_ms"])
+        self.assertIn("--vary", pelton(*load, "--ablate", "--vary", "max-num-seqs=1,2", code=2))
+
+    def test_the_two_fidelities_agree_and_what_only_one_knows_is_refused(self):
+        load = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", 16, "--replicas", 4, "--request-rate", 10, "--num-prompts", 2000,
+                "--input-len", 500, "--output-len", 100]
+        said = pelton(*load, "--fidelity", "fluid", "--check-fluid")
+        shares = [abs(float(one)) for one in re.search(r"throughput (\S+) %, TTFT p50 \S+ %, p90 (\S+) %, replica-hours (\S+) %",
+                                                       said).groups()]
+        self.assertLess(shares[0], 3)
+        self.assertLess(shares[1], 12)
+        for words, named in ((["--adapters", 4], "--adapters"), (["--speculative-tokens", 2], "--speculative-tokens"),
+                             (["--gateways", 2], "--gateways"), (["--client-retries", 1], "--client-retries")):
+            self.assertIn(named, pelton(*load, "--fidelity", "fluid", *words, code=2))
+        self.assertIn("--days", pelton(*load, "--days", 1, code=2))
+        self.assertIn("--start-seconds", pelton("simulate", "--scenario", "start-times", "--days", 1, code=2))
+
+    def test_a_year_names_its_causes_and_leaves_one_out(self):
+        page = self.folder / "year.html"
+        year = ["simulate", "--scenario", "two-zones-year", "--days"]
+        words = [*year, 20]
+        with_all = json.loads(pelton(*words, "--price", 2, "--html", page, "--json", "-"))
+        causes = {one["cause"]: one for one in with_all["causes"]}
+        self.assertGreater(causes["replica"]["requests"], 0)
+        self.assertIn("Money so far", page.read_text())
+        without = json.loads(pelton(*words, "--without", "replica", "--json", "-"))
+        self.assertNotIn("replica", {one["cause"] for one in without["causes"]})
+        gained = without["availability"][0] - with_all["availability"][0]
+        self.assertAlmostEqual(gained / causes["replica"]["share"], 1, delta=0.5)
+        self.assertIn("did you mean 'zone'", pelton(*words, "--without", "zonee", code=2))
+        said = pelton(*year, 2, "--seeds", 3)
+        self.assertRegex(said, r"availability .* 95 % interval [\d.]+ % to [\d.]+ %")
 
     def test_recommend_writes_what_autoscale_reads(self):
         load = self.folder / "load.json"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/builtin_tools.h"
 #include "api/fields.h"
 #include "api/output_format.h"
 #include "base/token_id.h"
@@ -34,6 +35,7 @@ struct RequestLimits {
   size_t request_id_bytes_max = kRequestIdBytesMax;
   UnknownFields unknown_fields = UnknownFields::kWarn;
   int top_logprobs_max = kTopLogprobsMax;  // alternatives to a token
+  BuiltinTools builtins = {};              // that the server runs
   FieldTable* fields_read = nullptr;       // the body's own, noted there; null: nowhere
 };
 

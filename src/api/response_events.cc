@@ -12,7 +12,10 @@ std::string_view delta_type(Kind kind) {
       return "response.reasoning_text.delta";
     case Kind::kMessage:
       return "response.output_text.delta";
+    case Kind::kCode:
+      return "response.code_interpreter_call_code.delta";
     case Kind::kCall:
+    case Kind::kWebSearch:
       break;
   }
   return "response.function_call_arguments.delta";
@@ -24,11 +27,22 @@ std::string_view done_type(Kind kind) {
       return "response.reasoning_text.done";
     case Kind::kMessage:
       return "response.output_text.done";
+    case Kind::kCode:
     case Kind::kCall:
+    case Kind::kWebSearch:
       break;
   }
   return "response.function_call_arguments.done";
 }
+
+// Of a tool's call that the server runs: "response.web_search_call.searching".
+std::string builtin_type(Kind kind, std::string_view web, std::string_view code) {
+  std::string type = "response.";
+  type += kind == Kind::kWebSearch ? "web_search_call." : "code_interpreter_call.";
+  return type.append(kind == Kind::kWebSearch ? web : code);
+}
+
+constexpr auto kNothingMore = [](JsonWriter&) {};
 
 }  // namespace
 
@@ -57,7 +71,7 @@ void ResponseEvents::item_event(std::string_view type, const Place& place, Membe
       [&](JsonWriter& writer) {
         writer.key("item_id").string(place.item.id);
         writer.key("output_index").integer(static_cast<int64_t>(place.index));
-        if (place.item.kind != Kind::kCall) writer.key("content_index").integer(0);
+        if (place.item.has_parts()) writer.key("content_index").integer(0);
         members(writer);
       },
       out);
@@ -92,7 +106,11 @@ void ResponseEvents::item_begins(const Place& place, std::string& out) {
         write_begun_item(writer, place.item);
       },
       out);
-  if (place.item.kind == Kind::kCall) return;
+  if (place.item.is_builtin_call()) {
+    item_event(builtin_type(place.item.kind, "in_progress", "in_progress"), place, kNothingMore,
+               out);
+  }
+  if (!place.item.has_parts()) return;
   item_event(
       "response.content_part.added", place,
       [&](JsonWriter& writer) {
@@ -107,6 +125,7 @@ void ResponseEvents::item_begins(const Place& place, std::string& out) {
 
 void ResponseEvents::text_grows(const Place& place, std::string_view delta,
                                 std::span<const TokenLogprobs> logprobs, std::string& out) {
+  if (place.item.kind == Kind::kWebSearch) return;  // its arguments are in the item alone
   item_event(
       delta_type(place.item.kind), place,
       [&](JsonWriter& writer) {
@@ -121,8 +140,23 @@ void ResponseEvents::text_grows(const Place& place, std::string_view delta,
       [&](JsonWriter& writer) { writer.key("delta").string(delta); }, out);
 }
 
+void ResponseEvents::call_runs(const Place& place, std::string& out) {
+  if (place.item.kind == Kind::kCode) {
+    item_event(
+        "response.code_interpreter_call_code.done", place,
+        [&](JsonWriter& writer) { writer.key("code").string(place.item.text); }, out);
+  }
+  item_event(builtin_type(place.item.kind, "searching", "interpreting"), place, kNothingMore, out);
+}
+
 void ResponseEvents::item_ends(const Place& place, std::string& out) {
   const OutputItem& item = place.item;
+  if (item.is_builtin_call()) {
+    if (item.status == OutputItem::Status::kCompleted) {
+      item_event(builtin_type(item.kind, "completed", "completed"), place, kNothingMore, out);
+    }
+    return item_is_done(place, out);
+  }
   item_event(
       done_type(item.kind), place,
       [&](JsonWriter& writer) {
@@ -136,7 +170,7 @@ void ResponseEvents::item_ends(const Place& place, std::string& out) {
         write_token_logprobs(writer, item.logprobs);
       },
       out);
-  if (item.kind != Kind::kCall) {
+  if (item.has_parts()) {
     item_event(
         "response.content_part.done", place,
         [&](JsonWriter& writer) {
@@ -151,11 +185,15 @@ void ResponseEvents::item_ends(const Place& place, std::string& out) {
   summary_event(
       "response.reasoning_summary_part.done", place,
       [&](JsonWriter& writer) { write_summary_part(writer.key("part"), item.text); }, out);
+  item_is_done(place, out);
+}
+
+void ResponseEvents::item_is_done(const Place& place, std::string& out) {
   event(
       "response.output_item.done",
       [&](JsonWriter& writer) {
         writer.key("output_index").integer(static_cast<int64_t>(place.index)).key("item");
-        write_output_item(writer, item);
+        write_output_item(writer, place.item);
       },
       out);
 }

@@ -30,11 +30,14 @@ class ResponseEvents {
   void text_grows(const Place& place, std::string_view delta,
                   std::span<const TokenLogprobs> logprobs, std::string& out);
   void item_ends(const Place& place, std::string& out);  // its text and part too
+  // Of a tool's call, before it ends: the server begins to run it.
+  void call_runs(const Place& place, std::string& out);
 
  private:
   using Members = base::FunctionRef<void(base::JsonWriter&)>;
   void event(std::string_view type, Members members, std::string& out);
   void item_event(std::string_view type, const Place& place, Members members, std::string& out);
+  void item_is_done(const Place& place, std::string& out);
   void summary_event(std::string_view type, const Place& place, Members members, std::string& out);
 
   const Framing framing_;

@@ -152,6 +152,12 @@ ResponseItem read_item(const Fields& fields, UnreadParts unread) {
   return item;
 }
 
+// What the server did for the model in a turn that is over: the next one is not shown it.
+bool is_builtin_call(const Json& item) {
+  const std::string type = item.string("type").value_or("");
+  return type == "web_search_call" || type == "code_interpreter_call";
+}
+
 std::vector<ResponseItem> read_array(const Json::Array& array, std::string_view path,
                                      std::optional<Error>& complaint) {
   std::vector<ResponseItem> items;
@@ -165,6 +171,7 @@ std::vector<ResponseItem> read_array(const Json::Array& array, std::string_view 
                 fmt::format("'{}' must be an object, not {}", item, array[i].kind_name()), item};
       break;
     }
+    if (is_builtin_call(array[i])) continue;
     items.push_back(read_item(Fields(array[i], item, complaint), unread));
     // Behind a tool's result until the model speaks again.
     if (items.back().kind == ResponseItem::Kind::kResult) unread = UnreadParts::kReplaced;
@@ -176,6 +183,8 @@ std::vector<ResponseItem> read_array(const Json::Array& array, std::string_view 
 std::string_view id_prefix(const Json& item) {
   const std::string type = item.string("type").value_or("message");
   if (type == "reasoning") return "rs_";
+  if (type == "web_search_call") return "ws_";
+  if (type == "code_interpreter_call") return "ci_";
   return type == "message" ? "msg_" : "fc_";
 }
 

@@ -30,11 +30,48 @@ std::string_view status_name(OutputItem::Status status) {
       return "completed";
     case OutputItem::Status::kIncomplete:
       return "incomplete";
+    case OutputItem::Status::kFailed:
+      return "failed";
   }
   return "incomplete";
 }
 
 enum class Extent { kWhole, kBegun };
+
+// What a call of the browser's does, by the names of the model's training, whose arguments are as
+// the model wrote them.
+void write_web_action(JsonWriter& writer, const OutputItem& item, Extent extent) {
+  const Result<Json> parsed = Json::parse(item.text);
+  const Json arguments = extent == Extent::kWhole && parsed.ok() ? *parsed : Json();
+  const auto text = [&](std::string_view key) { return arguments.string(key).value_or(""); };
+  writer.begin_object();
+  if (item.name == "browser.open") {
+    writer.key("type").string("open_page").key("url");
+    if (const auto url = arguments.string("id")) {
+      writer.string(*url);
+    } else {
+      writer.null();  // a link by its number
+    }
+  } else if (item.name == "browser.find") {
+    writer.key("type").string("find_in_page").key("pattern").string(text("pattern"));
+    writer.key("url").string("");
+  } else {
+    writer.key("type").string("search").key("query").string(text("query"));
+  }
+  writer.end_object();
+}
+
+void write_code(JsonWriter& writer, const OutputItem& item, Extent extent) {
+  writer.key("type").string("code_interpreter_call");
+  writer.key("code").string(extent == Extent::kWhole ? std::string_view(item.text) : "");
+  writer.key("container_id").string("").key("outputs");
+  if (!item.logs || extent == Extent::kBegun) {
+    writer.null();
+    return;
+  }
+  writer.begin_array().begin_object().key("type").string("logs").key("logs").string(*item.logs);
+  writer.end_object().end_array();
+}
 
 void write_part(JsonWriter& writer, const OutputItem& item, Extent extent) {
   const std::string_view text = extent == Extent::kWhole ? std::string_view(item.text) : "";
@@ -86,6 +123,13 @@ void write_item(JsonWriter& writer, const OutputItem& item, Extent extent) {
       writer.key("name").string(item.name).key("arguments");
       writer.string(extent == Extent::kWhole ? std::string_view(item.text) : "");
       break;
+    case Kind::kWebSearch:
+      writer.key("type").string("web_search_call").key("action");
+      write_web_action(writer, item, extent);
+      break;
+    case Kind::kCode:
+      write_code(writer, item, extent);
+      break;
   }
   writer.key("status").string(
       status_name(extent == Extent::kWhole ? item.status : OutputItem::Status::kInProgress));
@@ -108,13 +152,13 @@ void write_error(JsonWriter& writer, const ApiError* error) {
   writer.key("message").string(error->message).end_object();
 }
 
-void write_incomplete_details(JsonWriter& writer, ResponseStatus status) {
+void write_incomplete_details(JsonWriter& writer, const ResponseState& state) {
   writer.key("incomplete_details");
-  if (status != ResponseStatus::kIncomplete) {
+  if (state.status != ResponseStatus::kIncomplete) {
     writer.null();
     return;
   }
-  writer.begin_object().key("reason").string("max_output_tokens").end_object();
+  writer.begin_object().key("reason").string(state.incomplete_reason).end_object();
 }
 
 void write_usage_member(JsonWriter& writer, const std::optional<Usage>& usage) {
@@ -181,7 +225,7 @@ std::string response_body(const ResponseHead& head, const ResponseState& state) 
     writer.null();
   }
   write_error(writer, state.error);
-  write_incomplete_details(writer, state.status);
+  write_incomplete_details(writer, state);
   writer.key("model").string(head.model);
   body += ',';
   body += head.echo;

@@ -17,20 +17,31 @@
 namespace pelton::api {
 
 struct OutputItem {
-  enum class Kind { kReasoning, kMessage, kCall };
-  enum class Status { kInProgress, kCompleted, kIncomplete };
+  enum class Kind {
+    kReasoning,
+    kMessage,
+    kCall,
+    // Of tools that the server runs itself:
+    kWebSearch,
+    kCode,
+  };
+  enum class Status { kInProgress, kCompleted, kIncomplete, kFailed };
 
   Kind kind = Kind::kMessage;
   Status status = Status::kInProgress;
   bool commentary = false;              // of a message: said before the answer
   bool open_phase = false;              // only its end will say whether it is
-  std::string id;                       // "rs_…", "msg_…", "fc_…"
-  std::string text;                     // of reasoning or a message; a call's arguments
+  std::string id;                       // "rs_…", "msg_…", "fc_…", "ws_…", "ci_…"
+  std::string text;                     // of reasoning or a message; a call's arguments, code
   std::string call_id;                  // "call_…"
-  std::string name;                     // of the called function
+  std::string name;                     // of the called function: "browser.open"
+  std::optional<std::string> logs;      // of kCode: what it printed, if that was asked for
   std::vector<TokenLogprobs> logprobs;  // of a message
   bool has_summary = false;             // of reasoning: its text is its summary, too
   std::string encrypted_content;        // of reasoning that has ended; empty: null
+
+  bool is_builtin_call() const { return kind == Kind::kWebSearch || kind == Kind::kCode; }
+  bool has_parts() const { return kind == Kind::kReasoning || kind == Kind::kMessage; }
 };
 
 // What all objects of one response share.
@@ -47,8 +58,9 @@ enum class ResponseStatus { kInProgress, kCompleted, kIncomplete, kFailed, kCanc
 struct ResponseState {
   ResponseStatus status = ResponseStatus::kInProgress;
   std::span<const OutputItem> output;
-  std::optional<Usage> usage;           // once it has ended
-  const ApiError* error = nullptr;      // if it failed
+  std::optional<Usage> usage;       // once it has ended
+  const ApiError* error = nullptr;  // if it failed
+  std::string_view incomplete_reason = "max_output_tokens";
   std::optional<int64_t> completed_at;  // if it completed
   const Timings* timings = nullptr;     // if they were asked for, once it has ended
 };

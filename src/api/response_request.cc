@@ -37,11 +37,10 @@ void read_reasoning(const Fields& body, ResponseRequest& request) {
   refuse_other_reasoning(fields);
 }
 
-// Of tools that a server runs itself, and of input that is not text: there is none to include.
+// Of tools that this server has not, and of input that is not text: there is none to include.
 constexpr std::string_view kIncludedNever[] = {
-    "code_interpreter_call.outputs",  "computer_call_output.output.image_url",
-    "file_search_call.results",       "message.input_image.image_url",
-    "web_search_call.action.sources", "web_search_call.results"};
+    "computer_call_output.output.image_url", "file_search_call.results",
+    "message.input_image.image_url", "web_search_call.action.sources", "web_search_call.results"};
 
 void read_include(const Fields& body, const RequestLimits& limits, ResponseRequest& request) {
   const auto top = body.integer("top_logprobs", {.low = 0, .high = limits.top_logprobs_max});
@@ -59,6 +58,8 @@ void read_include(const Fields& body, const RequestLimits& limits, ResponseReque
         logprobs = true;
       } else if (what == "reasoning.encrypted_content") {
         request.encrypted_reasoning = true;
+      } else if (what == "code_interpreter_call.outputs") {
+        request.code_outputs = true;
       } else if (std::ranges::find(kIncludedNever, what) == std::end(kIncludedNever) &&
                  request.warnings.size() < kFieldWarningsMax) {
         request.warnings.push_back(unread_warning(item_path("include", i), "an unknown word"));
@@ -155,7 +156,8 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
     fields.refuse("input", fields.find("input") == nullptr ? "'input' is missing"
                                                            : "'input' must have at least one item");
   }
-  ToolFields tools = read_response_tools(fields);
+  ToolFields tools = read_response_tools(fields, limits.builtins);
+  request.builtins = tools.builtins;
   request.tools = std::move(tools.functions);
   request.declared_functions = std::move(tools.declared);
   request.forced_call = std::move(tools.forced_call);
@@ -165,7 +167,8 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   read_reasoning(fields, request);
   read_include(fields, limits, request);
   read_truncation(fields, request);
-  fields.integer("max_tool_calls", {.low = 1, .high = std::numeric_limits<int32_t>::max()});
+  request.tool_calls_max =
+      fields.integer("max_tool_calls", {.low = 1, .high = std::numeric_limits<int32_t>::max()});
   refuse_what_must_be_obeyed(fields);
   request.store = fields.boolean("store").value_or(true);
   request.background = fields.boolean("background").value_or(false);

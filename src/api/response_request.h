@@ -18,6 +18,9 @@ struct ResponseRequest {
   std::string instructions;
   std::vector<ResponseItem> items;
   std::vector<FunctionTool> tools;
+  BuiltinTools builtins;                        // that the server runs for it
+  bool code_outputs = false;                    // of its Python, in the items
+  std::optional<int64_t> tool_calls_max;        // of those; none: as many as the server lets it
   std::vector<std::string> declared_functions;  // in history, also what may not be called now
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;  // false: at most one in an answer

@@ -28,8 +28,8 @@ void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
   } else if (type != nullptr && *type == "allowed_tools") {
     allow_some(body, choice, offered_name, read);
   } else {
-    choice.refuse("type", fmt::format("'{}' must be 'function' or 'allowed_tools'; this server "
-                                      "runs no tools itself",
+    choice.refuse("type", fmt::format("'{}' must be 'function' or 'allowed_tools'; the model "
+                                      "chooses itself when it calls others",
                                       choice.path("type")));
   }
 }
@@ -44,6 +44,7 @@ void apply_choice(const Fields& body, ToolFields& read) {
   if (word == nullptr) return;
   if (*word == "none") {
     read.functions.clear();
+    read.builtins = {};
   } else if (*word == "required") {
     require_one(body, read);
   } else if (*word != "auto") {
@@ -53,15 +54,26 @@ void apply_choice(const Fields& body, ToolFields& read) {
 
 }  // namespace
 
-ToolFields read_response_tools(const Fields& body) {
+ToolFields read_response_tools(const Fields& body, BuiltinTools offered) {
   ToolFields read;
+  const auto take_builtin = [&](std::string_view type) { return read.builtins.add(type, offered); };
   read_tool_list(body,
                  {.type = "function",
                   .nouns = "functions",
                   .name_field = "name",
-                  .ignored = "this server runs no tools itself",
+                  .ignored = "this server runs no such tool",
+                  .take_other = take_builtin,
                   .read_one = read_function_members},
                  read);
+  // Of two tools of one name nobody would know which one is called.
+  const auto is_taken = [](const FunctionTool& function) {
+    return function.name == "python" || function.name.starts_with("browser.");
+  };
+  if (read.builtins.any() && std::ranges::any_of(read.functions, is_taken)) {
+    body.refuse("tools",
+                "'tools': beside tools that the server runs no function may be named 'python' or "
+                "'browser.…'");
+  }
   apply_choice(body, read);
   read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;

@@ -197,6 +197,18 @@ Result<TextRequest> parse_any_generate(std::string_view text, const RequestLimit
   return request;
 }
 
+Result<std::string> generate_model_asked(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  const auto text_of = [](const Json* object, std::string_view key) {
+    const Json* const value =
+        object == nullptr || !object->is_object() ? nullptr : object->find(key);
+    return value != nullptr && value->is_string() ? value->as_string() : std::string();
+  };
+  if (json.find("inputs") != nullptr) return text_of(json.find("parameters"), "adapter_id");
+  std::string lora = text_of(&json, "lora_path");
+  return lora.empty() ? text_of(&json, "model") : lora;
+}
+
 Error named_as_given(const TextRequest& request, Error error) {
   if (request.form == TextRequest::Form::kLlamaCpp) return error;
   const std::string quoted = "'" + error.field + "'";

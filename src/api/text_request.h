@@ -26,6 +26,11 @@ Result<TextRequest> parse_llama_completion(std::string_view body, const RequestL
 // TGI's, which has "inputs", or SGLang's, which has "text" or "input_ids".
 Result<TextRequest> parse_any_generate(std::string_view body, const RequestLimits& limits);
 
+// The model or adapter that such a body means, as model_asked (json_object.h) says of others':
+// TGI's "parameters.adapter_id", SGLang's "lora_path" before its "model". Nothing of it is checked
+// but that it is JSON.
+Result<std::string> generate_model_asked(std::string_view body);
+
 // What the other parser says of a field, by the name that the caller gave it.
 Error named_as_given(const TextRequest& request, Error error);
 

@@ -64,5 +64,18 @@ TEST(TextRequest, ErrorsNameTheFieldAsItWasGiven) {
       "'sampling_params.top_p' must be");
 }
 
+TEST(TextRequest, TheirAdapterIsKnownBeforeTheRest) {
+  const auto asked = [](std::string_view body) { return generate_model_asked(body).value(); };
+  EXPECT_EQ(asked(R"({"inputs":"a","parameters":{"adapter_id":"sql"}})"), "sql");
+  EXPECT_EQ(asked(R"({"inputs":"a","model":"m"})"), "");
+  EXPECT_EQ(asked(R"({"inputs":"a","parameters":{"adapter_id":null}})"), "");
+  EXPECT_EQ(asked(R"({"inputs":"a","parameters":7})"), "");
+  EXPECT_EQ(asked(R"({"text":"a","model":"m"})"), "m");
+  EXPECT_EQ(asked(R"({"text":"a","model":"m","lora_path":"sql"})"), "sql");
+  EXPECT_EQ(asked(R"({"input_ids":[1],"lora_path":["sql"]})"), "");
+  EXPECT_FALSE(generate_model_asked(R"({"text":"a")").ok());
+  EXPECT_FALSE(generate_model_asked(R"({"lora_path":"a","lora_path":"b"})").ok());
+}
+
 }  // namespace
 }  // namespace pelton::api

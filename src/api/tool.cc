@@ -161,6 +161,7 @@ void allow_some(const Fields& body, const Fields& choice, OfferedName offered_na
     return;
   }
   std::unordered_set<std::string> allowed;
+  BuiltinTools builtins;
   for (size_t i = 0; i < tools->as_array().size() && !choice.failed(); ++i) {
     const Json& item = tools->as_array()[i];
     const std::string path = item_path(choice.path("tools"), i);
@@ -170,8 +171,11 @@ void allow_some(const Fields& body, const Fields& choice, OfferedName offered_na
     }
     const Fields tool(item, path, body.complaint());
     const std::string* type = tool.text("type", 256);
-    if (type != nullptr && *type == "function") allowed.insert(offered_name(tool, read));
+    if (type == nullptr) continue;
+    if (*type == "function") allowed.insert(offered_name(tool, read));
+    builtins.add(*type, read.builtins);
   }
+  read.builtins = builtins;
   std::erase_if(read.functions,
                 [&](const FunctionTool& function) { return !allowed.contains(function.name); });
   const std::string* mode = choice.text("mode", 64);
@@ -220,6 +224,7 @@ void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) 
       return;
     }
     if (type != nullptr && *type != list.type) {
+      if (list.take_other && list.take_other(*type)) continue;
       // Agents send tool kinds of their own vendor; the model can do without them.
       read.warnings.push_back(fmt::format("{} ignored: {}", path, list.ignored));
       continue;

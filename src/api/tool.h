@@ -1,11 +1,13 @@
 // Functions a caller offers to the model, and which of them it may call. Values, pure functions.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/builtin_tools.h"
 #include "api/fields.h"
 #include "base/json.h"
 
@@ -31,6 +33,7 @@ struct ForcedCall {
 
 struct ToolFields {
   std::vector<FunctionTool> functions;  // that may be called
+  BuiltinTools builtins;                // of the Responses API alone
   std::vector<std::string> declared;    // names: those that "tool_choice" leaves out, too
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;         // false: at most one in an answer
@@ -51,6 +54,8 @@ struct ToolList {
   std::string_view nouns;       // "functions", in complaints
   std::string_view name_field;  // of a tool, for complaints
   std::string_view ignored;     // why the others are
+  // Whether one of another type is taken all the same; empty: none is.
+  std::function<bool(std::string_view type)> take_other = {};
   std::optional<FunctionTool> (*read_one)(const Fields& tool) = nullptr;  // complains by itself
 };
 // The list alone, without "tool_choice".

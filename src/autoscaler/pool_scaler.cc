@@ -119,18 +119,25 @@ void PoolScaler::learn(const PoolFacts& facts) {
   for (const ReplicaFacts& one : facts.replicas) slots = std::max(slots, one.slots);
   if (slots > 0) slots_ = slots;
   if (policy_.rule == PoolPolicy::Rule::kSlo) slo_tracker_.learn(facts, slots_);
-  std::map<std::string, bool> seen;
+  // Both are in the order of their ids: who is there no more is passed over.
+  auto known = seen_ready_.begin();
+  std::string_view last;
   for (const ReplicaFacts& one : facts.replicas) {
-    const auto before = seen_ready_.find(one.id);
-    const bool was_ready = before != seen_ready_.end() && before->second;
+    while (known != seen_ready_.end() && known->first < one.id) {
+      known = known->first == last ? std::next(known) : seen_ready_.erase(known);
+    }
+    last = one.id;
+    const bool is_known = known != seen_ready_.end() && known->first == one.id;
     const bool is_ready = one.phase == ReplicaPhase::kReady || one.phase == ReplicaPhase::kStandby;
+    if (!is_known) known = seen_ready_.emplace_hint(known, one.id, false);
     // One that was ready when it was first seen says nothing of its start.
-    if (is_ready && !was_ready && before != seen_ready_.end() && one.ordered_ns > 0) {
+    if (is_ready && is_known && !known->second && one.ordered_ns > 0) {
       starts_.note(static_cast<double>(one.ready_ns - one.ordered_ns) * 1e-9);
     }
-    seen[one.id] = was_ready || is_ready;
+    known->second = known->second || is_ready;
   }
-  seen_ready_ = std::move(seen);
+  if (known != seen_ready_.end() && known->first == last) ++known;
+  seen_ready_.erase(known, seen_ready_.end());
 }
 
 // Of one that starts: it comes no more, or so late that nobody counts on it.

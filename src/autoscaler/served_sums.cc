@@ -17,15 +17,15 @@ bool is_time(double seconds) {
 
 }  // namespace
 
-void ServedSums::add(const Request& request) {
+void ServedSums::add(const Request& request, int64_t count) {
   size_t at = 0;
   for (int64_t most = kFirstClass; at + 1 < kClasses && request.computed > most; most *= 4) ++at;
-  ++classes[at].requests;
-  classes[at].computed += request.computed;
-  input += request.input;
-  output += request.output;
-  first_token_s += request.first_token_s;
-  further_s += request.further_s;
+  classes[at].requests += count;
+  classes[at].computed += count * request.computed;
+  input += count * request.input;
+  output += count * request.output;
+  first_token_s += static_cast<double>(count) * request.first_token_s;
+  further_s += static_cast<double>(count) * request.further_s;
 }
 
 void ServedSums::add(const ServedSums& gained) {

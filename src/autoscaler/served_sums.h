@@ -27,7 +27,7 @@ struct ServedSums {
   double first_token_s = 0;  // from being sent to a replica
   double further_s = 0;      // from the first token to the last
 
-  // One request; `output`: 1 or more.
+  // A request, or several alike; `output`: 1 or more.
   struct Request {
     int64_t input = 0;
     int64_t computed = 0;
@@ -35,7 +35,7 @@ struct ServedSums {
     double first_token_s = 0;
     double further_s = 0;
   };
-  void add(const Request& request);
+  void add(const Request& request, int64_t count = 1);
   void add(const ServedSums& gained);
   ServedSums since(const ServedSums& before) const;
   // Counts and times that can be, and none less than `before`'s.

@@ -68,6 +68,9 @@ struct Message {
   bool is_models() const { return kind >= Kind::kReasoning && kind <= Kind::kCall; }
 };
 
+// What some models were trained to call without a caller declaring it.
+enum class BuiltinTool : uint8_t { kBrowser, kPython };
+
 // Off: the model is to answer at once, where its format can make it.
 enum class Thinking : uint8_t { kOn, kOff };
 
@@ -76,6 +79,8 @@ struct Conversation {
   std::optional<std::string> current_date;
   std::optional<ReasoningEffort> effort;  // none: the format's own
   Thinking thinking = Thinking::kOn;
+  // Offered to the model; formats without a place for them have none (ChatFormat).
+  std::vector<BuiltinTool> builtin_tools = {};
   std::vector<Message> messages;
   // For formats that are templates: more variables by name, and documents (null: none).
   Json::Object template_arguments = {};

@@ -57,8 +57,9 @@ struct TurnRules {
     std::string name;
     Grammar arguments;  // with the CallFrame around them; null: free
   };
-  Grammar answer;                   // null: free
-  std::vector<Function> functions;  // that may be called
+  Grammar answer;                               // null: free
+  std::vector<Function> functions;              // that may be called
+  std::vector<BuiltinTool> builtin_tools = {};  // these, too; their arguments are free
   // Where the prompt ends: where the turn begins, or after the call_opening() of any function or
   // of the first one.
   enum class Begin : uint8_t { kTurn, kAnyCall, kFirstCall };
@@ -103,6 +104,9 @@ class ChatFormat {
   // Prompts are what a program in the model's files prints, which may take seconds: never on a
   // thread that others wait for.
   virtual bool runs_template() const { return false; }
+
+  // The model was trained with tools of its own, and its prompts have a place for them.
+  virtual bool has_builtin_tools() const { return false; }
 
   // Prompts.
   // Error kInvalidArgument: the format has no place for such a conversation, or its last message is

@@ -59,6 +59,10 @@ HarmonyMessage system_message(Conversation& conversation) {
   SystemContent system;
   system.current_date = std::move(conversation.current_date);
   if (conversation.effort) system.reasoning_effort = conversation.effort;
+  for (const BuiltinTool tool : conversation.builtin_tools) {
+    system.tools.push_back(tool == BuiltinTool::kBrowser ? browser_namespace()
+                                                         : python_namespace());
+  }
   HarmonyMessage message{.role = Role::kSystem};
   message.content.emplace_back(std::move(system));
   return message;

@@ -158,6 +158,7 @@ class HarmonyFormat final : public ChatFormat {
                      tokens_.message, tokens_.call,  tokens_.return_};
   }
 
+  bool has_builtin_tools() const override { return true; }
   std::string_view name() const override { return "harmony"; }
   std::string choice() const override {
     return "harmony: the vocabulary has its control tokens; templates are not asked";

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "chat/harmony_message.h"
 #include "grammar/ebnf.h"
 
@@ -132,6 +134,7 @@ class NetworkBuilder {
       channels.push_back(
           add_words(std::move(with_type), {{tokens_.message, {calls_[i].arguments}}}));
     }
+    TRY(add_builtin_calls(channels));
     beginnings.push_back(add({Segment::Text::kNone, nullptr, {{tokens_.channel, channels}}}));
     for (size_t i = 0; i < calls_.size(); ++i) {
       TRY_ASSIGN(Words to, words({" to=functions." + rules_.functions[i].name}));
@@ -139,6 +142,29 @@ class NetworkBuilder {
     }
     TRY(add_authors(next_author, channels));
     parts_.starts = std::move(beginnings);
+    return {};
+  }
+
+  // "analysis to=browser.search code", as the model was trained to write them.
+  Result<void> add_builtin_calls(std::vector<int>& channels) {
+    std::vector<std::string> headers;
+    const auto add_recipient = [&](std::string_view recipient) {
+      for (const std::string_view channel : {kAnalysis, kCommentary}) {
+        const std::string header = fmt::format("{} to={}", channel, recipient);
+        headers.insert(headers.end(), {header, header + " ", header + " code"});
+      }
+    };
+    for (const BuiltinTool tool : rules_.builtin_tools) {
+      if (tool == BuiltinTool::kPython) add_recipient("python");
+      if (tool != BuiltinTool::kBrowser) continue;
+      for (const FunctionTool& function : browser_namespace().functions) {
+        add_recipient("browser." + function.name);
+      }
+    }
+    if (headers.empty()) return {};
+    const int text = add({Segment::Text::kFree, nullptr, {{tokens_.call, {}}}});
+    TRY_ASSIGN(Words header_words, words(std::move(headers)));
+    channels.push_back(add_words(std::move(header_words), {{tokens_.message, {text}}}));
     return {};
   }
 

@@ -48,8 +48,9 @@ void ReplyReader::interpret(std::vector<ReplyEvent>& events) {
 }
 
 void ReplyReader::begin(PartBegin&& part, std::vector<ReplyEvent>& events) {
-  is_call_ = part.kind == PartKind::kCall && options_.callable;
-  if (part.kind == PartKind::kCall && !options_.callable) {
+  const bool callable = options_.callable && (!options_.builtins_alone || part.call.is_builtin);
+  is_call_ = part.kind == PartKind::kCall && callable;
+  if (part.kind == PartKind::kCall && !callable) {
     ++facts_.calls_as_text;
     part = {.kind = PartKind::kPreamble, .call_as_text = true};
   }

@@ -33,7 +33,8 @@ class ReplyReader {
   struct Options {
     // False where nobody can be called: what the model addresses to a tool is text.
     bool callable = true;
-    bool one_call = false;  // of several calls only the first is shown
+    bool builtins_alone = false;  // only tools of the model's own can be
+    bool one_call = false;        // of several calls only the first is shown
   };
 
   // Of what the model writes as somebody else; shown only if there is nothing else to show.

@@ -80,7 +80,7 @@ TEST(Parameters, AgreesWithTheCheckpointsTensors) {
     }
     const families::ModelConfig shape = shape_of(model);
     EXPECT_EQ(count_parameters(shape).total(), parameters) << model;
-    // Biases of experts are stored in 16 bits, which `expert_bits` does not tell apart.
+    // Biases of experts are stored in 16 bits, which `expert_bits` does not distinguish.
     EXPECT_NEAR(weight_bytes(shape) / static_cast<double>(bytes), 1, 1e-3) << model;
   }
 }
@@ -123,7 +123,7 @@ TEST(Hardware, EveryFileIsSoundAndEveryFigureHasASource) {
   const std::vector<std::string> names = data_names("hardware/");
   for (const char* must :
        {"a100-40", "a100-80", "l4", "l40s", "h100", "h200", "b200", "gb200-nvl72", "rtx-pro-6000",
-        "rtx-5090", "mi300x", "mi355x", "cpu-zen4-2"}) {
+        "rtx-5090", "rtx-4080", "mi300x", "mi355x", "cpu-zen4-2"}) {
     EXPECT_THAT(names, testing::Contains(must));
   }
   for (const std::string& name : names) {

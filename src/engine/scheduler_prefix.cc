@@ -264,9 +264,12 @@ void Scheduler::settle(Sequence& sequence, int end) {
   sequence.settled = end;
   if (!options_.prefix_cache || before == after) return;
   name_blocks(sequence);
+  constexpr size_t kAhead = 4;
   for (int i = before; i < after; ++i) {
     const size_t at = static_cast<size_t>(i);
     for (int group = 0; group < pools_.group_count(); ++group) {
+      const size_t soon = std::min(at + kAhead, sequence.hashes.size() - 1);
+      pools_.pool(group, kv::kDevice).prefetch(sequence.hashes[soon]);
       const BlockId block = sequence.tables[group].blocks()[at];
       // It may have left the window before the sequence was swapped out.
       if (block == kNoBlock) continue;

@@ -8,6 +8,7 @@
 #include <pelton/v1/inference.pb.h>
 
 #include "api/json_object.h"
+#include "api/text_request.h"
 #include "base/json.h"
 #include "cluster/grpc_frame.h"
 #include "gateway/asked_body.h"
@@ -130,6 +131,9 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   }
   if (request.path == cluster::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
   if (request.body.empty() || is_multipart(request)) return std::string();
+  if (request.path == "/generate" || request.path == "/generate_stream") {
+    return api::generate_model_asked(request.body);
+  }
   return api::model_asked(request.body);
 }
 

@@ -11,6 +11,7 @@ constexpr size_t kWidestShare = 2;
 constexpr size_t kTailShare = 4;
 constexpr size_t kExpectedShare = 16;
 constexpr size_t kDispatchedMax = 4096;
+constexpr size_t kAhead = 8;  // names that are fetched before they are written
 // From the end of what the widest group holds: an end that a window's blocks were kept for is found
 // there or nowhere.
 constexpr int kScannedMax = 256;
@@ -55,6 +56,11 @@ void BlockView::note(const Event& event, const cluster::RoutedGroups& groups) {
                : note_removed(event.worker, group, event.name);
 }
 
+void BlockView::prefetch(const Event& event, const cluster::RoutedGroups& groups) const {
+  if (event.group == groups.widest) widest_.prefetch(event.name);
+  if (event.group == groups.tail) tail_.prefetch(event.name);
+}
+
 int64_t BlockView::expected_ns(double first_s) {
   constexpr double kMostS = 60;
   // Until what it holds by then has been said by its next report, or the one behind that: in
@@ -90,7 +96,10 @@ std::span<const kv::BlockHash> BlockView::tail_of(std::span<const kv::BlockHash>
 void BlockView::expect(std::span<const kv::BlockHash> names, const Dispatch& dispatch) {
   expire(dispatch.now_ns);
   if (names.empty() || dispatched_.size() == kDispatchedMax) return;
-  for (const kv::BlockHash& name : names) expected_.add(name, dispatch.worker);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i + kAhead < names.size()) expected_.prefetch(names[i + kAhead]);
+    expected_.add(names[i], dispatch.worker);
+  }
   for (const kv::BlockHash& name : tail_of(names, dispatch)) {
     expected_tail_.add(name, dispatch.worker);
   }
@@ -124,8 +133,9 @@ void BlockView::end_expectation(const Expected& over) {
     for (size_t i = std::max(tail_first, later_first); i < count; ++i)
       in_tail[i - tail_first] = true;
   }
-  for (const kv::BlockHash& name : std::span(names).subspan(shared)) {
-    expected_.remove(name, dispatch.worker);
+  for (size_t i = shared; i < names.size(); ++i) {
+    if (i + kAhead < names.size()) expected_.prefetch(names[i + kAhead]);
+    expected_.remove(names[i], dispatch.worker);
   }
   for (size_t i = 0; i < tail.size(); ++i) {
     if (!in_tail[i]) expected_tail_.remove(tail[i], dispatch.worker);

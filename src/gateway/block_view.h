@@ -52,6 +52,8 @@ class BlockView {
     kv::BlockHash name;
   };
   void note(const Event& event, const cluster::RoutedGroups& groups);
+  // It will be noted soon.
+  void prefetch(const Event& event, const cluster::RoutedGroups& groups) const;
   // It holds nothing any more, nor will what is on its way to it.
   void forget(int worker);
   // Frees what forgotten workers held, a bounded part of it at a time; to be called now and then.

@@ -29,6 +29,7 @@
 #include "gateway/first_token_delays.h"
 #include "gateway/foreign_load.h"
 #include "gateway/name_trust.h"
+#include "gateway/peer_choice.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prediction_bias.h"
 #include "gateway/split_choice.h"
@@ -472,7 +473,7 @@ class Fleet {
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
-  std::map<std::string, double, std::less<>> fetch_token_s_;        // likewise, measured
+  std::map<std::string, FetchPace, std::less<>> fetch_paces_;       // likewise
   std::map<std::string, std::string, std::less<>> fingerprints_;    // that pools' workers have
   int64_t names_doubted_ = 0;
   int64_t index_resyncs_ = 0;

@@ -26,8 +26,7 @@ constexpr double kFaster = 4;
 // Requests that a worker has of ours and does not report: their ends may be on their way.
 constexpr int kUnreportedMax = 2;
 constexpr int64_t kDoubtedNs = 30'000'000'000;
-// Another worker has to have so much more of a prompt to be asked for it.
-constexpr int64_t kPeerTokensMin = 64;
+
 cluster::StepCosts divided(const cluster::StepCosts& costs, double by) {
   return {.fixed_s = std::max(costs.fixed_s / by, kStepMinS),
           .prefill_token_s = costs.prefill_token_s / by,
@@ -206,10 +205,8 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
   const int block_tokens = wanted.prompt.block_tokens;
   if (options_.peer_key.empty() || target.record.kv_port == 0 || block_tokens == 0) return {};
   const auto names = std::ssize(wanted.prompt.names) * block_tokens;
-  // Who has just computed the prompt is asked for any block of it.
   const bool is_split = wanted.source.has_value();
-  int64_t most = all[chosen].hit_tokens + (is_split ? 0 : kPeerTokensMin - 1);
-  const Worker* source = nullptr;
+  std::vector<int64_t> hits(workers_.size(), 0);
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker* const worker = workers_[i].get();
     if (worker == nullptr || i == chosen || worker->config.pool != wanted.pool) continue;
@@ -219,14 +216,16 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     const cluster::WorkerState state = worker->health.state(now_ns);
     const bool is_there =
         state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
-    const int64_t hit = is_split ? names : std::min(all[i].hit_tokens, names);
-    if (!is_there || worker->record.kv_port == 0 || hit <= most) continue;
+    if (!is_there || worker->record.kv_port == 0) continue;
     if (wanted.ahead && !(worker->record.kv_ahead && target.record.kv_ahead)) continue;
     if (worker->fingerprint != target.fingerprint) continue;
-    most = hit;
-    source = worker;
+    hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
-  if (source == nullptr) return {};
+  const std::optional<PrefixSource> peer = choose_peer(
+      {.hits = hits, .chosen = chosen, .chosen_hit = all[chosen].hit_tokens, .is_split = is_split});
+  if (!peer) return {};
+  const Worker* const source = workers_[peer->worker].get();
+  const int64_t most = peer->tokens;
   const std::span<const kv::BlockHash> granted =
       std::span(wanted.prompt.names).first(static_cast<size_t>(most / block_tokens));
   const auto unix_now = std::chrono::system_clock::now().time_since_epoch();

@@ -8,11 +8,6 @@
 #include "gateway/fleet.h"
 
 namespace pelton::gateway {
-namespace {
-
-constexpr double kNewestShare = 0.2;  // of the newest hand-over in the average
-
-}  // namespace
 
 const PoolConfig* Fleet::find_pool(std::string_view name) const {
   const auto pool = std::ranges::find(pools_, name, &PoolConfig::name);
@@ -70,9 +65,8 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
   }
   choice.worker = choose_by_cost(request, all, wanted.draw, explained);
   if (!choice.pair) return choice;
-  const PoolConfig* const pool = find_pool(wanted.pool);
-  choice.splits = pool->split.mode == SplitConfig::Mode::kAlways || !choice.worker ||
-                  choice.pair->terms.total_s < cost_of(request, all[*choice.worker]).total_s;
+  choice.splits = is_split(find_pool(wanted.pool)->split.mode, *choice.pair, request,
+                           choice.worker ? &all[*choice.worker] : nullptr);
   if (choice.splits) choice.worker = choice.pair->prefill;
   return choice;
 }
@@ -130,12 +124,11 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
     prefill[i].usable = !changes && cluster::computes_prompts(worker.role);
     decode[i].usable = !changes && cluster::decodes(worker.role) && may_take_over(worker, wanted);
   }
-  const auto measured = fetch_token_s_.find(wanted.pool);
+  const auto measured = fetch_paces_.find(wanted.pool);
   const SplitRequest split{
       .request = request,
       .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
-      .fetch_token_s =
-          measured == fetch_token_s_.end() ? std::nullopt : std::optional(measured->second),
+      .fetch_token_s = measured == fetch_paces_.end() ? std::nullopt : measured->second.token_s(),
       .handoff = pool->split.handoff};
   const std::vector<uint32_t> exchange = exchanges(wanted);
   return choose_pair(split, {.prefill = prefill, .decode = decode, .exchange = exchange},
@@ -146,10 +139,8 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
 void Fleet::note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens) {
   std::lock_guard lock(mutex_);
   const Worker* const worker = at({.index = from.worker, .serial = from.serial});
-  if (worker == nullptr || fetched_tokens < 1 || !(seconds > 0)) return;
-  const double each_s = std::max(seconds - from.step_s, 0.0) / static_cast<double>(fetched_tokens);
-  const auto known = fetch_token_s_.try_emplace(worker->config.pool, each_s).first;
-  known->second += kNewestShare * (each_s - known->second);
+  if (worker == nullptr) return;
+  fetch_paces_[worker->config.pool].note(seconds, from.step_s, fetched_tokens);
 }
 
 Result<void> Fleet::set_role(std::string_view name, cluster::WorkerRole role) {

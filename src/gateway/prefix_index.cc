@@ -9,6 +9,7 @@ namespace pelton::gateway {
 namespace {
 
 constexpr size_t kSlotsMin = 64;
+constexpr size_t kAhead = 8;  // names that are fetched before they are looked up
 
 uint64_t key_of(const kv::BlockHash& name) {
   return name.low;
@@ -221,6 +222,10 @@ void PrefixIndex::find(std::span<const kv::BlockHash> names, PrefixIndex* beside
                        std::span<int> hits) {
   std::ranges::fill(hits, 0);
   for (size_t i = 0; i < names.size(); ++i) {
+    if (i + kAhead < names.size()) {
+      prefetch(names[i + kAhead]);
+      if (beside != nullptr) beside->prefetch(names[i + kAhead]);
+    }
     const int so_far = static_cast<int>(i);
     bool any = false;
     for (PrefixIndex* const index : {this, beside}) {

@@ -39,6 +39,8 @@ class PrefixIndex {
   // is none). `hits` is as long as there are workers.
   void find(std::span<const kv::BlockHash> names, PrefixIndex* beside, std::span<int> hits);
   bool holds(const kv::BlockHash& name, int worker);
+  // Will be looked up or written soon: tables are larger than caches.
+  void prefetch(const kv::BlockHash& name) const { __builtin_prefetch(&slots_[home(name.low)]); }
 
   size_t size() const { return size_; }  // names, with those that are still to be swept
   int64_t evictions() const { return evictions_; }

@@ -465,6 +465,8 @@ void Relay::send_whole(net::HttpResponse answer) {
   }
   if (request_.names_adapter && is_unknown_adapter(answer)) {
     if (!begun()) refusal_ = std::move(answer);
+    // It will say so again, and there was no other to ask meanwhile.
+    if (begun() && !lacks_adapter_.insert(assignment_.worker).second) failures_ = kMovesMax;
     return end_attempt(Failure::kUnknown, "it lacks the adapter, or has another version");
   }
   if (foreign_ && is_its_pools_fault(answer.status)) {

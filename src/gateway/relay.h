@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -244,6 +245,7 @@ class Relay final : public WorkerListener,
   bool is_trial_ = false;         // gateway/quarantine.h: the running attempt is one
   std::optional<Quarantine::InFlight> in_flight_;  // until its attempt is known to be harmless
   std::vector<size_t> tried_;                      // since the last progress
+  std::set<size_t> lacks_adapter_;                 // they said, of an answer that had begun
   std::vector<std::string> lost_at_;               // starts of workers that have lost it
   // For the next attempt: a worker that has computed it already, or has what it asks for.
   std::optional<Fleet::Wanted::Preferred> preferred_;

@@ -18,9 +18,10 @@ constexpr size_t kAnswerBytesMax = size_t{16} << 20;  // of one token, with its 
 // Until the second one has read that there is something to fetch.
 constexpr double kExpiryMarginS = 1;
 
+// What says something of the request; other refusals are a server's own (its keys, the name that it
+// serves), and another one may answer.
 bool is_the_requests(int status) {
-  const bool is_its_servers = status == 401 || status == 403 || status == 407 || status == 429;
-  return status >= 400 && status < 500 && !is_its_servers;
+  return status == 400 || status == 413 || status == 422;
 }
 
 Fleet::Outcome outcome_of(int status) {

@@ -115,4 +115,11 @@ std::optional<SplitPair> choose_pair(const SplitRequest& request, const SplitSid
   return pairs[base::random_bits(draw, 2) % pairs.size()];
 }
 
+bool is_split(SplitConfig::Mode mode, const SplitPair& pair, const CostRequest& request,
+              const CostCandidate* whole) {
+  if (mode == SplitConfig::Mode::kOff) return false;
+  return mode == SplitConfig::Mode::kAlways || whole == nullptr ||
+         pair.terms.total_s < cost_of(request, *whole).total_s;
+}
+
 }  // namespace pelton::gateway

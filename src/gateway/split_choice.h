@@ -61,4 +61,9 @@ struct SplitPair {
 std::optional<SplitPair> choose_pair(const SplitRequest& request, const SplitSides& sides,
                                      uint64_t draw);
 
+// Whether a request goes to the pair: always, or where that is cheaper than the best worker alone;
+// null: there is none.
+bool is_split(SplitConfig::Mode mode, const SplitPair& pair, const CostRequest& request,
+              const CostCandidate* whole);
+
 }  // namespace pelton::gateway

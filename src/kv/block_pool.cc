@@ -37,6 +37,8 @@ BlockId BlockPool::take_one() {
   BlockId block = metadata(list_end(EvictionPriority::kFirst)).after;
   if (block == list_end(EvictionPriority::kFirst))
     block = metadata(list_end(EvictionPriority::kLast)).after;
+  // One that makes room soon.
+  index_.prefetch(metadata(metadata(metadata(block).after).after).hash);
   unlink(block);
   evict(block);
   watch_.evicted(block);

@@ -66,6 +66,7 @@ class BlockPool {
   void cache(BlockId block, const BlockHash& hash, EvictionPriority priority);
   void set_eviction_priority(BlockId block, EvictionPriority priority);    // of a referenced block
   BlockId find(const BlockHash& hash) const { return index_.find(hash); }  // or kNoBlock
+  void prefetch(const BlockHash& hash) const { index_.prefetch(hash); }    // of what is soon asked
 
   // It is not found any more; references stay as they are.
   void uncache(BlockId block);

@@ -216,11 +216,20 @@ struct Adapter::Place {
   int64_t b = 0;
 };
 
-Result<Adapter> Adapter::load(const std::string& folder, const families::ModelConfig& base,
-                              const Limits& limits) {
+// What is known of one before its numbers are read.
+struct Adapter::Examined {
+  AdapterConfig config;
+  AdapterFile file;
+  AdapterTensors tensors;
+  std::vector<ModuleSource> sources;
+};
+
+Result<Adapter::Examined> Adapter::examine(const std::string& folder,
+                                           const families::ModelConfig& base,
+                                           const Limits& limits) {
   const std::string config_path = folder + "/adapter_config.json";
   TRY_ASSIGN(const std::string text, base::read_file(config_path, kConfigBytesMax));
-  TRY_ASSIGN(const AdapterConfig config, AdapterConfig::parse(text, config_path));
+  TRY_ASSIGN(AdapterConfig config, AdapterConfig::parse(text, config_path));
   for (const TokenId token : config.invocation()) {
     if (token < base.vocab_size) continue;
     return Error{ErrorCode::kBadCheckpoint,
@@ -231,22 +240,39 @@ Result<Adapter> Adapter::load(const std::string& folder, const families::ModelCo
   const Limits readable{.rank_max = std::max(limits.rank_max, kReadableRank)};
   TRY_ASSIGN(AdapterFile file, AdapterFile::open(folder, adapter_bytes_max(base, readable)));
   const std::string& path = file.path();
-  TRY_ASSIGN(const AdapterTensors tensors, find_adapter_tensors(file.tensors(), base, path));
+  TRY_ASSIGN(AdapterTensors tensors, find_adapter_tensors(file.tensors(), base, path));
   for (const StoredTensor& tensor : file.tensors()) TRY(check_type(tensor, path));
-  TRY_ASSIGN(const std::vector<ModuleSource> sources, module_sources(tensors, config, base, path));
+  TRY_ASSIGN(std::vector<ModuleSource> sources, module_sources(tensors, config, base, path));
+  TRY(check_limits(sources, limits, path));
+  return Examined{.config = std::move(config),
+                  .file = std::move(file),
+                  .tensors = std::move(tensors),
+                  .sources = std::move(sources)};
+}
+
+Result<void> Adapter::check(const std::string& folder, const families::ModelConfig& base,
+                            const Limits& limits) {
+  TRY(examine(folder, base, limits));
+  return {};
+}
+
+Result<Adapter> Adapter::load(const std::string& folder, const families::ModelConfig& base,
+                              const Limits& limits) {
+  TRY_ASSIGN(Examined examined, examine(folder, base, limits));
+  AdapterFile& file = examined.file;
+  const std::vector<ModuleSource>& sources = examined.sources;
   Adapter adapter;
-  adapter.layout_ = tensors.layout;
-  adapter.invocation_ = config.invocation();
-  TRY(adapter.check_limits(sources, limits, path));
+  adapter.layout_ = examined.tensors.layout;
+  adapter.invocation_ = examined.config.invocation();
   adapter.tensor_bytes_ = file.tensor_bytes();
-  TRY_ASSIGN(const std::vector<Place> places, adapter.allocate(sources, path));
+  TRY_ASSIGN(const std::vector<Place> places, adapter.allocate(sources, file.path()));
   TRY(adapter.fill(sources, places, base, file));
   adapter.name(sources);
   return adapter;
 }
 
 Result<void> Adapter::check_limits(const std::vector<ModuleSource>& sources, const Limits& limits,
-                                   const std::string& file) const {
+                                   const std::string& file) {
   for (const ModuleSource& source : sources) {
     if (source.rank > limits.rank_max) {
       return Error{ErrorCode::kDoesNotFit,

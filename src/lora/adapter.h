@@ -47,6 +47,11 @@ class Adapter {
   static Result<Adapter> load(const std::string& folder, const families::ModelConfig& base,
                               const Limits& limits);
 
+  // What of that can be refused by the configuration and the file's header, in the same words: the
+  // file's numbers are not read.
+  static Result<void> check(const std::string& folder, const families::ModelConfig& base,
+                            const Limits& limits);
+
   const Layer& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   int layer_count() const { return static_cast<int>(layers_.size()); }
 
@@ -68,8 +73,11 @@ class Adapter {
     void operator()(void* memory) const { std::free(memory); }
   };
 
-  Result<void> check_limits(const std::vector<ModuleSource>& sources, const Limits& limits,
-                            const std::string& file) const;
+  struct Examined;
+  static Result<Examined> examine(const std::string& folder, const families::ModelConfig& base,
+                                  const Limits& limits);
+  static Result<void> check_limits(const std::vector<ModuleSource>& sources, const Limits& limits,
+                                   const std::string& file);
   struct Place;
   Result<std::vector<Place>> allocate(const std::vector<ModuleSource>& sources,
                                       const std::string& path);

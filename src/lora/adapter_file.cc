@@ -19,9 +19,25 @@ namespace {
 
 using checkpoint::kSafetensorsLengthBytes;
 
+// What lies in the names and rights there stays so until somebody changes them; a disk that does
+// not read may do so the next time.
+ErrorCode code_of(int code) {
+  switch (code) {
+    case ENOENT:
+      return ErrorCode::kNotFound;
+    case ELOOP:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+    case EACCES:
+    case EPERM:
+      return ErrorCode::kBadCheckpoint;
+    default:
+      return ErrorCode::kIo;
+  }
+}
+
 Error io_error(const std::string& path, int code) {
-  return {code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-          fmt::format("{}: cannot read: {}", path, std::strerror(code)), ""};
+  return {code_of(code), fmt::format("{}: cannot read: {}", path, std::strerror(code)), ""};
 }
 
 Result<void> refuse_pickle(const std::string& folder, const std::string& path) {

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/digest.h"
 #include "base/file.h"
@@ -659,6 +660,14 @@ TEST_F(Refusal, OfAPipe) {
   ASSERT_EQ(mkfifo((folder_ + "/adapter_model.safetensors").c_str(), 0600), 0);
   EXPECT_THAT(Adapter::load(folder_, tiny(), {}).error().message, HasSubstr("no regular file"));
   EXPECT_EQ(AdapterFile::tensor_bytes_of(folder_), 0) << "nobody waits for a writer";
+}
+
+// It stays one, and is not tried again as a disk is that does not read.
+TEST_F(Refusal, OfALinkToItself) {
+  write_config(config_.dump());
+  const std::string path = folder_ + "/adapter_model.safetensors";
+  ASSERT_EQ(symlink(path.c_str(), path.c_str()), 0);
+  EXPECT_EQ(Adapter::load(folder_, tiny(), {}).error().code, ErrorCode::kBadCheckpoint);
 }
 
 TEST_F(Refusal, OfWhatIsBeyondTheLimits) {

@@ -1,5 +1,6 @@
 #include "node/kept_measurement.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -22,7 +23,69 @@ Result<std::string> file_of(const std::string& folder, const checkpoint::Checkpo
   return fmt::format("{}/{}-int8.json", folder, fingerprint);
 }
 
+Result<std::string> record_file(const std::string& folder, const checkpoint::Checkpoint& source,
+                                const std::string& format) {
+  TRY_ASSIGN(const std::string fingerprint, checkpoint::fingerprint(source));
+  return fmt::format("{}/{}-record-{}.json", folder, fingerprint, format);
+}
+
+std::optional<FormatRecord> parse_record(const std::string& text, const std::string& format) {
+  const Result<Json> json = Json::parse(text);
+  if (!json.ok() || !json->is_object()) return std::nullopt;
+  FormatRecord record{.format = format};
+  record.tokens = json->integer("tokens").value_or(0);
+  record.perplexity = json->number("perplexity").value_or(0);
+  record.other_perplexity = json->number("other_perplexity").value_or(0);
+  record.divergence = json->number("kl_mean").value_or(-1);
+  record.agreement = json->number("agreement").value_or(-1);
+  const bool is_sound = record.tokens > 0 && record.perplexity >= 1 &&
+                        record.other_perplexity >= 1 && record.divergence >= 0 &&
+                        record.agreement >= 0 && record.agreement <= 1;
+  return is_sound ? std::optional(record) : std::nullopt;
+}
+
+// All that there can be.
+constexpr const char* kFormats[] = {"weights-int8", "weights-shipped", "kv-int8",
+                                    "kv-fp8",       "kv-bf16",         "kv-f16"};
+
 }  // namespace
+
+std::string FormatRecord::text() const {
+  return fmt::format(
+      "perplexity {:.4f} instead of {:.4f}, {:.1e} nats of divergence, another likeliest token at "
+      "{:.1f} % of positions, over {} tokens of a text",
+      other_perplexity, perplexity, divergence, 100 * (1 - agreement), tokens);
+}
+
+Result<void> keep_record(const std::string& folder, const checkpoint::Checkpoint& source,
+                         const FormatRecord& record) {
+  if (folder.empty() || std::ranges::find(kFormats, record.format) == std::end(kFormats)) return {};
+  TRY_ASSIGN(const std::string file, record_file(folder, source, record.format));
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) {
+    return Error{ErrorCode::kIo, fmt::format("{}: cannot be made: {}", folder, failed.message())};
+  }
+  Json json;
+  json.set("format", record.format).set("tokens", record.tokens);
+  json.set("perplexity", record.perplexity).set("other_perplexity", record.other_perplexity);
+  json.set("kl_mean", record.divergence).set("agreement", record.agreement);
+  return base::write_file(file, json.dump() + "\n");
+}
+
+std::vector<FormatRecord> kept_records(const std::string& folder,
+                                       const checkpoint::Checkpoint& source) {
+  std::vector<FormatRecord> records;
+  if (folder.empty()) return records;
+  for (const char* const format : kFormats) {
+    const Result<std::string> file = record_file(folder, source, format);
+    if (!file.ok() || !std::filesystem::exists(*file)) continue;
+    const Result<std::string> text = base::read_file(*file, kFileBytesMax);
+    if (!text.ok()) continue;
+    if (const auto record = parse_record(*text, format)) records.push_back(*record);
+  }
+  return records;
+}
 
 std::string measurements_folder() {
   return cache_folder("measured");

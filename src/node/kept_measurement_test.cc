@@ -76,5 +76,31 @@ TEST_F(KeptMeasurement, WhatCannotBeReadIsNone) {
   }
 }
 
+// No text gets out of a record that is not one: numbers, in their ranges.
+TEST_F(KeptMeasurement, ARecordIsOfTheseFilesAndAFormat) {
+  EXPECT_TRUE(kept_records(folder_, source()).empty());
+  const FormatRecord record{.format = "kv-int8",
+                            .tokens = 4096,
+                            .perplexity = 12.5,
+                            .other_perplexity = 12.75,
+                            .divergence = 3e-4,
+                            .agreement = 0.99};
+  ASSERT_TRUE(keep_record(folder_, source(), record).ok());
+  FormatRecord other = record;
+  other.format = "../elsewhere";
+  ASSERT_TRUE(keep_record(folder_, source(), other).ok());
+  const std::vector<FormatRecord> kept = kept_records(folder_, source());
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].format, "kv-int8");
+  EXPECT_THAT(kept[0].text(), HasSubstr("perplexity 12.7500 instead of 12.5000"));
+  const std::string file = std::filesystem::directory_iterator(folder_)->path().string();
+  for (const char* text :
+       {"", "[]", R"({"tokens":1,"perplexity":0.5})",
+        R"({"tokens":9,"perplexity":2,"other_perplexity":2,"kl_mean":-1,"agreement":1})"}) {
+    std::ofstream(file) << text;
+    EXPECT_TRUE(kept_records(folder_, source()).empty()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace pelton::node

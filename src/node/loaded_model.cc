@@ -177,19 +177,26 @@ void LoadedModel::suggest_packing(const Options& options, base::Log& log) const 
                       checkpoint_.weight_bytes() >= kPackedFromBytes &&
                       options.executor.kernels != "reference";
   if (!can_be) return;
-  const std::string cost =
-      kept_measurement(measurements_folder(), checkpoint_)
-          .value_or(
-              "what that costs this model was not measured (pelton pack MODEL FOLDER "
-              "--weights int8 does)");
+  std::optional<std::string> cost = kept_measurement(measurements_folder(), checkpoint_);
+  const auto record = std::ranges::find(format_records_, "weights-int8", &FormatRecord::format);
+  if (record != format_records_.end()) cost = record->text();
+  // What it costs comes before what it brings.
+  if (!cost) {
+    log.info(
+        "weights keep the bits that they are shipped in; no other format is recommended, as none "
+        "was evaluated with this model (pelton perplexity MODEL --text FILE --against-weights int8 "
+        "does that)");
+    return;
+  }
   log.info(
       fmt::format("weights keep the bits that they are shipped in; with --weights int8 a token "
                   "reads {:.1f} times fewer bytes of them; {}",
-                  gain_of_int8(checkpoint_, options.compact_from.has_value()), cost));
+                  gain_of_int8(checkpoint_, options.compact_from.has_value()), *cost));
 }
 
 // From here on what was packed is the model's weights.
 Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
+  format_records_ = kept_records(measurements_folder(), checkpoint_);
   if (checkpoint_.weight_layout() == families::WeightLayout::kTiled) return {};
   if (!options.weights) {
     suggest_packing(options, log);

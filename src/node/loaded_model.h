@@ -22,6 +22,7 @@
 #include "engine/engine.h"
 #include "executor/local_executor.h"
 #include "models/pack_model.h"
+#include "node/kept_measurement.h"
 #include "node/lock_watch.h"
 #include "node/memory_budget.h"
 #include "tokenizer/tokenizer.h"
@@ -113,6 +114,8 @@ class LoadedModel {
 
   // What its answers depend on besides their requests (node/model_fingerprint.h).
   const std::string& fingerprint() const { return fingerprint_; }
+  // What other formats were found to cost these files (node/kept_measurement.h).
+  const std::vector<FormatRecord>& format_records() const { return format_records_; }
 
   // Null when Options::make_executor made another one.
   const executor::LocalExecutor* local_executor() const { return local_executor_; }
@@ -158,6 +161,7 @@ class LoadedModel {
   Error no_chat_;              // likewise
   std::string template_text_;  // that its chat format was made of; empty: none was
   std::string fingerprint_;
+  std::vector<FormatRecord> format_records_;
   std::optional<executor::Device> device_;
   checkpoint::LoadChoice load_choice_;
   LoadPhases load_phases_;

@@ -504,13 +504,22 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
   add_range(options, plan);
   CapacityOptions with = options;
   with.memory.layout = best.layout;
-  const Result<SplitGain> split = split_gain(with, {.concurrency = best.copy.concurrency,
-                                                    .chunk_tokens = best.copy.step_tokens,
-                                                    .output_kept_least = 0.8});
-  if (split.ok() && split->prefill_devices_share < 1) {
-    plan.prefill_per_decode = split->prefill_devices_share / (1 - split->prefill_devices_share);
+  const Result<SplitCopies> split = split_copies(with, {.copies = std::max<int64_t>(plan.copies, 2),
+                                                        .concurrency = best.copy.concurrency,
+                                                        .chunk_tokens = best.copy.step_tokens,
+                                                        .rows_max = rows_max(options, best)});
+  if (split.ok()) {
+    plan.prefill_per_decode =
+        static_cast<double>(split->prompts) / static_cast<double>(split->answers);
   }
   return plan;
+}
+
+int64_t rows_max(const CapacityOptions& options, const LayoutChoice& layout) {
+  constexpr int64_t kRowsMax = 4096;
+  const double tokens = options.demand.input_tokens + options.demand.output_tokens;
+  return std::clamp<int64_t>(
+      layout.memory.sequences_at(static_cast<int64_t>(tokens), options.memory), 1, kRowsMax);
 }
 
 Result<double> prompt_token_seconds(const CapacityOptions& options, int chunk_tokens) {
@@ -559,6 +568,47 @@ Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& a
   }
   gain.split_itl_s = best;
   return gain;
+}
+
+Result<SplitCopies> split_copies(const CapacityOptions& options, const SplitCopiesAsked& asked) {
+  const auto d = [](auto value) { return static_cast<double>(value); };
+  TRY_ASSIGN(const StepTimeModel times, StepTimeModel::make(timing_options(options)));
+  const double room = std::max<double>(asked.chunk_tokens, 1);
+  const double prompt = computed_tokens(options.demand);
+  const double prompt_tokens = prompt / options.demand.output_tokens * asked.concurrency;
+  const double together_s =
+      times.seconds(mixed_step(options, asked.concurrency, std::min(prompt_tokens, room))) *
+      std::max(prompt_tokens / room, 1.0);
+  const double wanted = d(asked.copies) * asked.concurrency / together_s;  // output tokens a second
+  const double chunk = std::min(prompt, room);
+  const double prompt_s = prompt / chunk * times.seconds(mixed_step(options, 0, chunk)) /
+                          options.demand.output_tokens;  // for each token of output
+  std::vector<double> itl_s;                             // of so many rows and one
+  for (int64_t rows = 1; rows <= asked.rows_max; ++rows) {
+    itl_s.push_back(times.seconds(mixed_step(options, static_cast<int>(rows), 0)));
+  }
+  SplitCopies best;
+  for (int64_t prompts = 1; prompts < asked.copies; ++prompts) {
+    if (d(prompts) / prompt_s < wanted) continue;
+    const int64_t answers = asked.copies - prompts;
+    // As few rows as bring that: the fewer, the sooner their tokens come.
+    for (int64_t rows = 1; rows <= asked.rows_max; ++rows) {
+      const double step_s = itl_s[static_cast<size_t>(rows) - 1];
+      const double output = d(answers) * d(rows) / step_s;
+      if (output < wanted) continue;
+      const double gain = together_s / step_s;
+      if (gain > std::max(best.gain, 1.0)) {
+        best = {.prompts = prompts,
+                .answers = answers,
+                .rows = static_cast<int>(rows),
+                .gain = gain,
+                .output_kept = std::min(output, d(prompts) / prompt_s) / wanted};
+      }
+      break;
+    }
+  }
+  if (best.prompts > 0) return best;
+  return Error{ErrorCode::kDoesNotFit, "apart they bring less than together", "workload"};
 }
 
 }  // namespace pelton::planner

@@ -131,4 +131,24 @@ Result<double> prompt_token_seconds(const CapacityOptions& options, int chunk_to
 // kDoesNotFit: apart they do not keep that share.
 Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& asked);
 
+// The same of whole copies: of so many, which computes prompts and which answers, where they bring
+// as much output as together and each answer's tokens come sooner.
+struct SplitCopies {
+  int64_t prompts = 0;
+  int64_t answers = 0;
+  int rows = 0;            // answers on each copy for them
+  double gain = 0;         // how much faster their tokens come
+  double output_kept = 0;  // at least 1
+};
+struct SplitCopiesAsked {
+  int64_t copies = 2;
+  int concurrency = 1;      // answers on each copy while prompts are there too
+  int chunk_tokens = 8192;  // of a prompt in a step
+  int64_t rows_max = 1;     // answers that a copy has memory for
+};
+// Answers of the demand's length that a copy of this layout has memory for.
+int64_t rows_max(const CapacityOptions& options, const LayoutChoice& layout);
+// kDoesNotFit: however they are dealt, apart they lose.
+Result<SplitCopies> split_copies(const CapacityOptions& options, const SplitCopiesAsked& asked);
+
 }  // namespace pelton::planner

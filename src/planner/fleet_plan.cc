@@ -447,7 +447,9 @@ kv::PerGroup<kv::GroupCapacity> kv_capacity(const MemoryOptions& options, const 
     const double blocks =
         live_blocks(group, options) +
         conversations * d(cost_model::conversation_blocks(group, options.block_tokens));
-    groups.push_back({{.name = group.name, .sliding_window = group.sliding_window},
+    groups.push_back({{.name = group.name,
+                       .sliding_window = group.sliding_window,
+                       .block_bytes = group.block_bytes},  // of all devices of a copy
                       {static_cast<int>(std::clamp(blocks, 0.0, d(kBlocksMax)))}});
   }
   return groups;

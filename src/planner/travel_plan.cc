@@ -11,7 +11,6 @@ namespace {
 constexpr double kWorthwhile = 0.8;  // as the engine has it: both are estimates
 constexpr double kMinuteS = 60;
 constexpr double kHourS = 3600;
-constexpr double kOutputKeptLeast = 0.8;
 
 double computed_tokens(const Demand& demand) {
   return std::max(demand.input_tokens - demand.cached_tokens, 1.0);
@@ -21,14 +20,6 @@ double computed_tokens(const Demand& demand) {
 Result<MemoryPlan> whole_memory(MemoryOptions options) {
   options.layout = {};
   return plan_memory(options);
-}
-
-// At least one of each.
-void deal_copies(double prompts_share, int64_t copies, TravelPlan& travel) {
-  const int64_t all = std::max<int64_t>(copies, 2);
-  const auto prompts = static_cast<int64_t>(std::llround(prompts_share * static_cast<double>(all)));
-  travel.prompt_copies = std::clamp<int64_t>(prompts, 1, all - 1);
-  travel.answer_copies = all - travel.prompt_copies;
 }
 
 }  // namespace
@@ -42,17 +33,19 @@ Result<TravelPlan> plan_travel(const FleetPlanOptions& options, const CapacityPl
   TRY_ASSIGN(const MemoryPlan memory, whole_memory(capacity.memory));
   TravelPlan travel{.token_bytes = memory.kv_token_bytes,
                     .sequence_bytes = memory.kv_sequence_bytes};
-  const SplitAsked asked{.concurrency = best.copy.concurrency,
-                         .chunk_tokens = best.copy.step_tokens,
-                         .output_kept_least = kOutputKeptLeast};
   TRY_ASSIGN(travel.prompt_token_s, prompt_token_seconds(capacity, best.copy.step_tokens));
   const double computed = computed_tokens(demand);
   travel.split_bytes = travel.token_bytes * computed + travel.sequence_bytes;
   travel.split_rate = travel.split_bytes / (computed * travel.prompt_token_s);
-  const Result<SplitGain> split = split_gain(capacity, asked);
+  const Result<SplitCopies> split =
+      split_copies(capacity, {.copies = std::max<int64_t>(plan.copies, 2),
+                              .concurrency = best.copy.concurrency,
+                              .chunk_tokens = best.copy.step_tokens,
+                              .rows_max = rows_max(capacity, best)});
   if (split.ok()) {
-    deal_copies(split->prefill_devices_share, plan.copies, travel);
-    travel.split_gain = split->gain();
+    travel.prompt_copies = split->prompts;
+    travel.answer_copies = split->answers;
+    travel.split_gain = split->gain;
     travel.output_kept = split->output_kept;
   }
   travel.least_rate = travel.token_bytes / (kWorthwhile * travel.prompt_token_s);
@@ -74,7 +67,7 @@ Section travel_section(const FleetPlanOptions& options, const TravelPlan& travel
   if (travel.prompt_copies > 0) {
     figures.push_back({"split_prompt_copies", "if split: copies for prompts",
                        static_cast<double>(travel.prompt_copies), Unit::kCount,
-                       "their share of the devices' time, of all copies"});
+                       "of the copies, so that as much is answered as together"});
     figures.push_back({"split_answer_copies", "and for answers",
                        static_cast<double>(travel.answer_copies), Unit::kCount, "the others"});
     figures.push_back({"split_gain", "an answer's tokens come faster by", travel.split_gain,
@@ -83,9 +76,9 @@ Section travel_section(const FleetPlanOptions& options, const TravelPlan& travel
     figures.push_back({"split_output_kept", "output of the same devices", travel.output_kept,
                        Unit::kShare, "apart / together"});
   } else {
-    section.notes.push_back(fmt::format(
-        "Prompts and answers apart keep less than {:.0f} % of the output: not worth splitting.",
-        kOutputKeptLeast * 100));
+    section.notes.emplace_back(
+        "Prompts and answers apart, however the copies are dealt, bring less output than together, "
+        "or their tokens no sooner: not worth splitting.");
   }
   figures.push_back({"split_bytes", "a split moves for a request", travel.split_bytes, Unit::kBytes,
                      fmt::format("{:.0f} B x the prompt's tokens + {:.0f} B of windows",

@@ -4,6 +4,13 @@
 
 namespace pelton::prompt {
 
+std::vector<chat::BuiltinTool> builtin_tools(api::BuiltinTools tools) {
+  std::vector<chat::BuiltinTool> all;
+  if (tools.browser) all.push_back(chat::BuiltinTool::kBrowser);
+  if (tools.python) all.push_back(chat::BuiltinTool::kPython);
+  return all;
+}
+
 chat::Conversation response_opening(const api::ResponseRequest& request,
                                     std::span<const std::vector<api::ResponseItem>* const> before,
                                     const std::string& current_date) {
@@ -28,7 +35,9 @@ chat::Conversation response_opening(const api::ResponseRequest& request,
   add(request.instructions);
   for (const std::vector<ResponseItem>* const items : before) add_from(*items);
   add_from(request.items);
-  return conversation_of(instructions, current_date);
+  chat::Conversation conversation = conversation_of(instructions, current_date);
+  conversation.builtin_tools = builtin_tools(request.builtins);
+  return conversation;
 }
 
 }  // namespace pelton::prompt

@@ -11,6 +11,8 @@
 
 namespace pelton::prompt {
 
+std::vector<chat::BuiltinTool> builtin_tools(api::BuiltinTools tools);
+
 // `before`: the inputs of the responses that it goes on from, the oldest first; what instructs in
 // them still does.
 chat::Conversation response_opening(const api::ResponseRequest& request,

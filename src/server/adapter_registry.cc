@@ -1,12 +1,10 @@
 #include "server/adapter_registry.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include "api/lora_request.h"
 
@@ -18,9 +16,6 @@ namespace {
 constexpr int64_t kRefusalNs = 5'000'000'000;
 
 using api::is_adapter_name;
-
-// Most operators load less at once; a request waits for these at most.
-constexpr int kOperatorLoadsInRow = 4;
 
 // Of a name that a request gives: one folder below, and none elsewhere.
 bool is_folder_name(std::string_view name) {
@@ -39,11 +34,39 @@ bool is_adapter_folder(const std::string& path) {
   return is_there || unknown_state;  // what cannot be looked at may be there
 }
 
+// Whoever asks by name learns nothing of where its files are.
+Error without_path(Error error, const std::string& path) {
+  const auto replace = [&](const std::string& what, std::string_view with) {
+    for (size_t at = 0; (at = error.message.find(what, at)) != std::string::npos;) {
+      error.message.replace(at, what.size(), with);
+      at += with.size();
+    }
+  };
+  if (path.empty()) return error;
+  replace(path + "/", "");
+  replace(path, "its folder");
+  return error;
+}
+
 Error leaving() {
   return {ErrorCode::kUnavailable, "the model is being unloaded", ""};
 }
 
 }  // namespace
+
+bool is_lasting_refusal(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kBadCheckpoint:
+    case ErrorCode::kNotFound:
+      return true;
+    case ErrorCode::kDoesNotFit:
+      return error.field != kUnknownAdapter;  // which is no_room()'s, of all that are pinned
+    default:
+      return false;
+  }
+}
 
 request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold,
                            std::span<const TokenId> prompt) {
@@ -279,7 +302,7 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
       const bool is_refused = named->refusal && clock_.now_ns() - named->refused_ns < kRefusalNs;
       if (is_refused) return *named->refusal;
       const auto of_tenant = waiting_of_tenant_.find(waiter.tenant);
-      const int own = of_tenant == waiting_of_tenant_.end() ? 0 : of_tenant->second;
+      const int own = of_tenant == waiting_of_tenant_.end() ? 0 : of_tenant->second.count;
       if (waiting_ >= kWaitingMax || own >= kWaitingPerTenantMax ||
           waiting_bytes_ + waiter.bytes > kWaitingBytesMax) {
         return Error{ErrorCode::kOverloaded,
@@ -287,7 +310,8 @@ Result<std::function<void()>> AdapterRegistry::wait(std::string_view name, Waite
                      "model"};
       }
       ++waiting_;
-      ++waiting_of_tenant_[waiter.tenant];
+      TenantWaits& waits = waiting_of_tenant_[waiter.tenant];
+      if (waits.count++ == 0) waits.turn = turn_;
       waiting_bytes_ += waiter.bytes;
       ++counted_.misses;
       locked_count_request(*named);
@@ -318,7 +342,7 @@ void AdapterRegistry::locked_count_out(const Waiter& waiter) {
   --waiting_;
   waiting_bytes_ -= waiter.bytes;
   const auto own = waiting_of_tenant_.find(waiter.tenant);
-  if (--own->second == 0) waiting_of_tenant_.erase(own);
+  if (--own->second.count == 0) waiting_of_tenant_.erase(own);
 }
 
 void AdapterRegistry::cancel(const std::shared_ptr<Shared>& shared, AdapterRegistry* registry,
@@ -335,117 +359,6 @@ void AdapterRegistry::cancel(const std::shared_ptr<Shared>& shared, AdapterRegis
 }
 
 // --- the loader's thread ---
-
-// By a request: others are an operator's.
-bool AdapterRegistry::is_asked_for(const std::shared_ptr<Named>& named) {
-  return !named->is_candidate && !named->waiting.empty();
-}
-
-void AdapterRegistry::locked_queue(const std::shared_ptr<Named>& named) {
-  if (named->queued) return;
-  named->queued = true;
-  // What an operator has asked for goes before requests, whose loads are limited in number.
-  const auto before =
-      is_asked_for(named) ? queue_.end() : std::ranges::find_if(queue_, is_asked_for);
-  queue_.insert(before, named);
-  shared_->changed.notify_all();
-}
-
-void AdapterRegistry::run() {
-  pthread_setname_np(pthread_self(), "pelton-lora");
-  std::unique_lock lock(shared_->mutex);
-  int64_t blocked_since_ns = 0;
-  const Named* blocked = nullptr;
-  while (!stopping_) {
-    std::vector<std::shared_ptr<Version>> gone;  // freed without the lock
-    locked_drop_orphans(gone);
-    if (!gone.empty()) {
-      lock.unlock();
-      gone.clear();
-      lock.lock();
-      continue;
-    }
-    locked_let_stay();
-    if (!folders_.empty() && clock_.now_ns() - swept_ns_ >= options_.sweep_ns) {
-      sweep(lock);
-      continue;
-    }
-    const std::shared_ptr<Named> next = locked_next();
-    if (next.get() != blocked) blocked_since_ns = 0;
-    blocked = next.get();
-    if (next == nullptr) {
-      locked_wait_idle(lock);
-      continue;
-    }
-    // By another of its names, or it need not make room any more.
-    if (!next->is_candidate && next->version != nullptr && !next->version->leaving) {
-      std::erase(queue_, next);
-      finish(lock, next, {});
-      continue;
-    }
-    const int64_t now_ns = clock_.now_ns();
-    // What an operator has asked for, once, is not a request's doing.
-    const bool is_requests = is_asked_for(next);
-    const int64_t wait_ns = is_requests ? load_rate_.wait_ns(now_ns) : 0;
-    if (wait_ns > 0) {
-      shared_->changed.wait_for(lock, std::chrono::nanoseconds(wait_ns));
-      continue;
-    }
-    const Room room = locked_make_room(*next, gone);
-    if (!gone.empty()) {
-      lock.unlock();
-      gone.clear();
-      lock.lock();
-    }
-    if (room == Room::kWait) {
-      if (blocked_since_ns == 0) blocked_since_ns = now_ns;
-      const int64_t left_ns = blocked_since_ns + options_.patience_ns - now_ns;
-      if (left_ns > 0) {
-        shared_->changed.wait_for(lock, std::chrono::nanoseconds(left_ns));
-      } else {
-        locked_ask_to_leave();
-        shared_->changed.wait(lock);
-      }
-      continue;
-    }
-    blocked_since_ns = 0;
-    std::erase(queue_, next);  // another one may have come before it meanwhile
-    if (room != Room::kYes) {
-      finish(lock, next, no_room(*next, room));
-      continue;
-    }
-    if (is_requests) load_rate_.take();
-    operator_loads_ = is_requests ? 0 : operator_loads_ + 1;
-    load_one(lock, next);
-  }
-}
-
-void AdapterRegistry::locked_wait_idle(std::unique_lock<std::mutex>& lock) {
-  if (folders_.empty()) return shared_->changed.wait(lock);
-  shared_->changed.wait_for(lock, std::chrono::nanoseconds(options_.sweep_ns));
-}
-
-// The first that is still wanted; but behind some of operators' loads in a row, which may be
-// without end, the first that a request waits for.
-std::shared_ptr<AdapterRegistry::Named> AdapterRegistry::locked_next() {
-  while (!queue_.empty() && !locked_wants(*queue_.front())) {
-    queue_.front()->queued = false;
-    queue_.pop_front();
-  }
-  if (queue_.empty()) return nullptr;
-  if (operator_loads_ < kOperatorLoadsInRow || load_rate_.wait_ns(clock_.now_ns()) > 0) {
-    return queue_.front();
-  }
-  const auto asked = std::ranges::find_if(
-      queue_, [](const auto& one) { return is_asked_for(one) && !one->removed; });
-  return asked == queue_.end() ? queue_.front() : *asked;
-}
-
-bool AdapterRegistry::locked_wants(const Named& named) const {
-  if (named.is_candidate) return true;
-  const bool is_missed = named.source.pinned && named.version == nullptr && !asleep_;
-  return !named.removed && (!named.waiting.empty() || is_missed);
-}
 
 int64_t AdapterRegistry::locked_bytes() const {
   int64_t bytes = 0;
@@ -589,6 +502,33 @@ Result<AdapterRegistry::Loaded> AdapterRegistry::read(const Source& source) cons
                "is_3d_lora_weight"};
 }
 
+// Before it makes room: what can be refused by its configuration and its file's header costs no
+// other its place, and requests none of their loads.
+void AdapterRegistry::check_one(std::unique_lock<std::mutex>& lock,
+                                const std::shared_ptr<Named>& named) {
+  if (!options_.check) return;
+  const Source source = named->source;
+  lock.unlock();
+  const Result<void> confined = source.is_confined ? folders_.check(source.path) : Result<void>();
+  const Result<void> checked = confined.ok() ? options_.check(source.path) : confined;
+  const bool is_gone = !checked.ok() && named->is_found && !is_adapter_folder(source.path);
+  lock.lock();
+  if (checked.ok()) return;
+  std::erase(queue_, named);
+  finish(lock, named, locked_refuse(*named, is_gone, checked.error()));
+}
+
+// Notes why it is not loaded, and gives what those who wait are to hear.
+Error AdapterRegistry::locked_refuse(Named& named, bool is_gone, const Error& error) {
+  log_.warning(fmt::format("adapter '{}' is not loaded: {}", named.source.name, error.message));
+  ++counted_.failed_loads;
+  if (is_gone) locked_forget(named);
+  const Error shown = is_gone ? unknown(named.source.name) : error;
+  named.refusal = without_path(shown, named.source.path);
+  named.refused_ns = clock_.now_ns();
+  return shown;
+}
+
 void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
                                const std::shared_ptr<Named>& named) {
   const Source source = named->source;
@@ -602,9 +542,6 @@ void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
     log_.info(fmt::format("adapter '{}': {} of rank {}, {} bytes, loaded in {:.1f} ms", source.name,
                           loaded->digest.substr(0, 12), loaded->rank, loaded->bytes,
                           static_cast<double>(took_ns) * 1e-6));
-  } else {
-    log_.warning(
-        fmt::format("adapter '{}' is not loaded: {}", source.name, loaded.error().message));
   }
   std::vector<std::shared_ptr<Version>> gone;
   lock.lock();
@@ -616,11 +553,7 @@ void AdapterRegistry::load_one(std::unique_lock<std::mutex>& lock,
     counted_.load_ns += took_ns;
     outcome = locked_keep(named, *std::move(loaded), gone);
   } else {
-    ++counted_.failed_loads;
-    if (is_gone) locked_forget(*named);
-    outcome = is_gone ? unknown(source.name) : loaded.error();
-    named->refusal = outcome->error();
-    named->refused_ns = clock_.now_ns();
+    outcome = locked_refuse(*named, is_gone, loaded.error());
   }
   // Without giving the lock back meanwhile: whose waiting is cancelled is looked for here.
   if (outcome) {
@@ -695,7 +628,7 @@ Result<void> AdapterRegistry::locked_name(const std::shared_ptr<Named>& named) {
 // Tells all who wait.
 void AdapterRegistry::finish(std::unique_lock<std::mutex>& lock,
                              const std::shared_ptr<Named>& named, const Result<void>& outcome) {
-  named->queued = false;
+  named->queued = named->checked = false;
   std::list<WaitingEntry> waiting;
   waiting.swap(named->waiting);
   Done done = std::exchange(named->done, nullptr);
@@ -703,7 +636,7 @@ void AdapterRegistry::finish(std::unique_lock<std::mutex>& lock,
   for (const WaitingEntry& entry : waiting) {
     locked_count_out(entry.waiter);
     if (!outcome.ok()) {
-      held.emplace_back(outcome.error());
+      held.emplace_back(without_path(outcome.error(), named->source.path));
     } else if (named->version == nullptr) {
       held.emplace_back(unknown(named->source.name));
     } else {

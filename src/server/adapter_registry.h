@@ -72,6 +72,9 @@ request::AdapterRef ref_of(const std::shared_ptr<const AdapterHold>& hold,
 
 // The field of the error that a name is unknown.
 inline constexpr std::string_view kUnknownAdapter = "lora_name";
+// Whether a failed load says something of the adapter's files, which will fail again as they are;
+// others are of the moment: no room beside pinned ones, a disk that does not read.
+bool is_lasting_refusal(const Error& error);
 
 class AdapterRegistry {
  public:
@@ -88,6 +91,9 @@ class AdapterRegistry {
   };
   struct Options {
     std::function<Result<Loaded>(const std::string& path)> load;  // on the loader's thread
+    // What of its files can be refused before anything is read at length or makes room, as `load`
+    // would; may be empty. On the loader's thread.
+    std::function<Result<void>(const std::string& path)> check = {};
     // What a load will hold, as far as its file's size says; 0: unknown.
     std::function<int64_t(const std::string& path)> bytes_of = {};
     // What the folder of an adapter says of it in words, of those of its files that may be read.
@@ -237,6 +243,7 @@ class AdapterRegistry {
     int64_t refused_ns = 0;
     bool is_found = false;  // in a folder, by its name there
     bool queued = false;    // to be loaded, or being so
+    bool checked = false;   // since it was queued
     bool removed = false;
     std::list<WaitingEntry> waiting;
     // Of load(): it has no name before it is loaded.
@@ -256,6 +263,10 @@ class AdapterRegistry {
 
   void run();
   std::shared_ptr<Named> locked_next();
+  std::shared_ptr<Named> locked_next_asked() const;
+  void locked_begin_load(const std::shared_ptr<Named>& named);
+  void check_one(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Named>& named);
+  Error locked_refuse(Named& named, bool is_gone, const Error& error);
   bool locked_wants(const Named& named) const;
   enum class Room : uint8_t { kYes, kWait, kAllPinned, kTooLarge };
   Room locked_make_room(const Named& named, std::vector<std::shared_ptr<Version>>& gone);
@@ -274,6 +285,7 @@ class AdapterRegistry {
   void locked_forget(const Named& named);
   void sweep(std::unique_lock<std::mutex>& lock);
   void locked_wait_idle(std::unique_lock<std::mutex>& lock);
+  void locked_wait_for_room(std::unique_lock<std::mutex>& lock, int64_t left_ns);
   // None: it has to wait for room, and to be loaded once more.
   std::optional<Result<void>> locked_keep(const std::shared_ptr<Named>& named, Loaded loaded,
                                           std::vector<std::shared_ptr<Version>>& gone);
@@ -310,7 +322,12 @@ class AdapterRegistry {
   std::shared_ptr<Named> loading_;  // it is no more in the queue
   int waiting_ = 0;
   int64_t waiting_bytes_ = 0;
-  std::map<std::string, int> waiting_of_tenant_;
+  struct TenantWaits {
+    int count = 0;
+    uint64_t turn = 0;  // the turn in which one of its was loaded, or that it came in
+  };
+  std::map<std::string, TenantWaits> waiting_of_tenant_;
+  uint64_t turn_ = 0;  // of requests' loads: each is a tenant's
   uint64_t tickets_ = 0;
   Stats counted_;
   std::map<std::string, int64_t, std::less<>> requests_;

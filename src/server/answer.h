@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include "server/sse_event.h"
 
 namespace pelton::server {
+
+class Generation;
 
 class Answer {
  public:
@@ -39,6 +42,11 @@ class Answer {
   virtual std::optional<engine::TokenConstraints> take_token_constraints(size_t /*choice*/) {
     return std::nullopt;
   }
+
+  // After all ends: it is not over, but waits for something, and will go on with one more stream
+  // (Generation::go_on). begin_waiting() once for each time.
+  virtual bool goes_on() const { return false; }
+  virtual void begin_waiting(std::weak_ptr<Generation> /*generation*/) {}
 
   // Instead of the ends that have not come, before append_error(): for whoever keeps what is left.
   // `end` is the one that failed, with what it had counted.

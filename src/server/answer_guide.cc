@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "chat/text_network.h"
+#include "prompt/response_opening.h"
 
 namespace pelton::server {
 namespace {
@@ -99,6 +100,7 @@ Result<std::optional<grammar::GrammarState>> chat_guide(const AnswerDemands& dem
     TRY_ASSIGN(Rules::Function function, rules_of({tool, forced, rules.begin}, model, grammars));
     if (only == nullptr || forced) rules.functions.push_back(std::move(function));
   }
+  if (only == nullptr) rules.builtin_tools = prompt::builtin_tools(demands.builtins);
   const std::shared_ptr<const grammar::TokenTrie> trie = grammars.trie(model.tokenizer);
   if (trie == nullptr) return Error{ErrorCode::kNotFound, "no vocabulary yet", ""};
   TRY_ASSIGN(auto network, model.chat->turn_grammar(rules, trie));

@@ -24,6 +24,7 @@ struct AnswerDemands {
   const std::optional<api::OutputFormat>& format;
   const std::vector<api::FunctionTool>& tools;
   const std::optional<api::ForcedCall>& forced_call;
+  api::BuiltinTools builtins = {};
 };
 
 // Of a turn in the model's chat format; none if nothing is demanded. A strict function's arguments
@@ -38,10 +39,11 @@ template <typename Request>
 FormatCompiler::MakeGuide chat_guide_of(std::shared_ptr<const Request> request,
                                         const ServedModel& model) {
   return [request = std::move(request), &model](const GrammarStore::TenantView& grammars) {
-    return chat_guide({.format = request->generation.format,
-                       .tools = request->tools,
-                       .forced_call = request->forced_call},
-                      model, grammars);
+    AnswerDemands demands{.format = request->generation.format,
+                          .tools = request->tools,
+                          .forced_call = request->forced_call};
+    if constexpr (requires { request->builtins; }) demands.builtins = request->builtins;
+    return chat_guide(demands, model, grammars);
   };
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/digest.h"
+#include "server/reply.h"
 
 namespace pelton::server {
 namespace {
@@ -23,14 +24,22 @@ constexpr size_t kErrorsShown = 100;
 // A server that is busy with others is asked again: soon at first, then less often.
 constexpr int64_t kRetryMs = 50;
 constexpr int64_t kRetryMsMax = 5'000;
+// One whose adapter cannot be loaded now waits by itself, less than a minute in all.
+constexpr int kAdapterTriesMax = 16;
 constexpr int64_t kExpiryLookMs = 60'000;
 constexpr std::chrono::seconds kDiskRetry{10};
 
-// The server has no room for it now. Beside these, a fault of the server's ends the line.
-bool is_busy(const net::HttpResponse& response) {
-  if (response.status != 429 && response.status != 503) return false;
+enum class Again : uint8_t {
+  kNo,
+  kWithAll,   // the server has no room for it now, nor for others
+  kByItself,  // its adapter's reasons are no other line's
+};
+// Beside these, a fault of the server's ends the line.
+Again tried_again(const net::HttpResponse& response) {
+  if (response.status != 429 && response.status != 503) return Again::kNo;
   const std::string code = api::error_code_of(response.body);
-  return code != "numerical_errors" && code != "weights_damaged";
+  if (code == kAdapterUnavailable) return Again::kByItself;
+  return code == "numerical_errors" || code == "weights_damaged" ? Again::kNo : Again::kWithAll;
 }
 
 // The next line, without its end; false: there is none. One that is longer than may be is cut
@@ -468,8 +477,12 @@ void Batches::on_answer(const std::shared_ptr<Run>& run, int64_t number,
   Line line = std::move(found->second.line);
   run->in_flight.erase(found);
   --in_flight_;
-  if (is_busy(response) && !line.request.has_timeout) return try_again(run, std::move(line));
+  const Again again = line.request.has_timeout ? Again::kNo : tried_again(response);
+  if (again == Again::kWithAll) return try_again(run, std::move(line));
   refusals_ = 0;
+  if (again == Again::kByItself && line.tries < kAdapterTriesMax) {
+    return try_later(run, std::move(line));
+  }
   const bool is_error = response.status != 200;
   const std::string text = api::batch_answer_line({.id = line.id,
                                                    .custom_id = line.request.custom_id,
@@ -499,6 +512,19 @@ void Batches::try_again(const std::shared_ptr<Run>& run, Line line) {
     held_ = false;
     pump();
   });
+}
+
+// The others go on meanwhile.
+void Batches::try_later(const std::shared_ptr<Run>& run, Line line) {
+  const int64_t ms = std::min(kRetryMsMax, kRetryMs << std::min(line.tries++, 8));
+  const auto held = std::make_shared<Line>(std::move(line));
+  loop_.post_after(std::chrono::milliseconds(ms), [this, weak = std::weak_ptr<Run>(run), held] {
+    const auto alive = weak.lock();
+    if (alive == nullptr || alive->ended || alive->done[static_cast<size_t>(held->number)]) return;
+    alive->again.push_back(std::move(*held));
+    pump();
+  });
+  pump();
 }
 
 Result<void> Batches::keep(Run& run, int64_t number, bool is_error, const std::string& text) {

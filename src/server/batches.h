@@ -86,6 +86,7 @@ class Batches {
     int64_t number = 0;
     std::string id;
     api::BatchLine request;
+    int tries = 0;  // that its adapter had no room for
   };
   struct Run;  // one batch that has not ended
   class Way;
@@ -109,6 +110,7 @@ class Batches {
   void send(const std::shared_ptr<Run>& run, Line line);
   void on_answer(const std::shared_ptr<Run>& run, int64_t number, net::HttpResponse response);
   void try_again(const std::shared_ptr<Run>& run, Line line);
+  void try_later(const std::shared_ptr<Run>& run, Line line);
   Result<void> keep(Run& run, int64_t number, bool is_error, const std::string& text);
   void omit_rest(Run& run, std::string_view code, std::string_view message);
   void end_if_done(const std::shared_ptr<Run>& run);

@@ -2,6 +2,8 @@
 #include "server/batches.h"
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -360,6 +362,55 @@ TEST_F(BatchesTest, AFileThatIsReadStays) {
   ask("POST", "/v1/batches/" + id + "/cancel");
   ended(id);
   EXPECT_EQ(ask("DELETE", "/v1/files/" + file).status, 200);
+}
+
+class BatchesOfAdapters : public BatchesTest {
+ protected:
+  BatchesOfAdapters() {
+    options_.model = [this](ServedModel& model) {
+      AdapterRegistry::Options adapters;
+      adapters.load = [](const std::string& path) -> Result<AdapterRegistry::Loaded> {
+        const bool is_dora = path.ends_with("dora");
+        return Error{is_dora ? ErrorCode::kUnsupported : ErrorCode::kIo, path, ""};
+      };
+      adapters.folders = {folder_.path("many")};
+      model.adapters = std::make_shared<AdapterRegistry>(std::move(adapters), clock_, log_);
+    };
+    for (const char* name : {"dora", "away"}) {
+      const std::filesystem::path path = folder_.path(std::string("many/") + name);
+      std::filesystem::create_directories(path);
+      std::ofstream(path / "adapter_config.json") << "{}";
+    }
+  }
+  static std::string line_of(std::string_view id, std::string_view adapter) {
+    std::string line = chat_line(id, "hi");
+    line.replace(line.find("tiny"), 4, adapter);
+    return line;
+  }
+
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+};
+
+TEST_F(BatchesOfAdapters, OneThatIsRefusedEndsItsLine) {
+  const Json over = ended(created(line_of("1", "dora") + chat_line("2", "hi")));
+  EXPECT_EQ(over.string("status"), "completed");
+  EXPECT_EQ(count(over, "completed"), 1);
+  EXPECT_EQ(count(over, "failed"), 1);
+  EXPECT_THAT(lines_of(*over.string("error_file_id")).at("1").dump(), HasSubstr("adapter_refused"));
+}
+
+// For that one's file is looked at again each five seconds.
+TEST_F(BatchesOfAdapters, OneThatCannotBeReadNowHoldsUpNoOthers) {
+  const std::string waits = created(line_of("1", "away"));
+  for (int round = 0; round < 4; ++round) {
+    std::string good;
+    for (int i = 0; i < 20; ++i) good += chat_line(std::to_string(i), "hi");
+    EXPECT_EQ(count(ended(created(good)), "completed"), 20);
+  }
+  const Json still = batch(waits);
+  EXPECT_EQ(still.string("status"), "in_progress");
+  EXPECT_EQ(ask("POST", "/v1/batches/" + waits + "/cancel").status, 200);
+  EXPECT_EQ(ended(waits).string("status"), "cancelled");
 }
 
 TEST_F(BatchesTest, WithoutAFolderTheRoutesSaySo) {

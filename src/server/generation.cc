@@ -61,6 +61,7 @@ std::weak_ptr<Generation> Generation::run(Parts parts, const Context& context) {
 }
 
 void Generation::cancel() {
+  if (waits()) return end_waiting(engine::FinishReason::kCancelled);
   for (Choice& choice : choices_) {
     if (choice.progress != Progress::kRunning) continue;
     choice.progress = Progress::kCancelled;
@@ -70,16 +71,17 @@ void Generation::cancel() {
 
 Generation::Generation(Key, Parts parts, const Context& context)
     : log_(context.log),
+      meter_(context.meter),
       running_answers_(parts.running),
       id_(std::move(parts.id)),
       mode_(parts.mode),
       pacing_(parts.pacing),
       call_(std::move(parts.call)),
       answer_(std::move(parts.answer)),
-      running_(parts.streams.size()),
-      watch_(context.meter, {.choice_count = running_,
-                             .arrived_ns = call_.arrived_ns,
-                             .output_tokens_max = parts.output_tokens_max}) {
+      running_(parts.streams.size()) {
+  watch_.emplace(meter_, GenerationWatch::Start{.choice_count = running_,
+                                                .arrived_ns = call_.arrived_ns,
+                                                .output_tokens_max = parts.output_tokens_max});
   for (engine::TokenStream& stream : parts.streams) choices_.push_back({std::move(stream)});
 }
 
@@ -172,7 +174,7 @@ size_t Generation::repeat_some(size_t index, size_t tokens_max) {
   if (!said.end) return count;
   choice.progress = Progress::kEnded;
   --running_;
-  watch_.end(index, *said.end);
+  watch_->end(index, *said.end);
   answer_->end(index, *said.end);
   drop_events();
   return count;
@@ -187,13 +189,50 @@ void Generation::pump() {
   for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, turn.buffers().batch, events);
   if (over_) return;
   if (mode_ == Mode::kStream) answer_->take_events(events);
-  if (running_ == 0) return finish(events);
+  if (running_ == 0 && !answer_->goes_on()) return finish(events);
   write(events);
   if (call_.observer != nullptr) call_.observer->flush();
+  if (running_ > 0 || std::exchange(waits_, true)) return;
+  answer_->begin_waiting(weak_from_this());
+}
+
+void Generation::say() {
+  oldest_ns_ = 0;  // no token is among it
+  std::string events;
+  if (mode_ == Mode::kStream) answer_->take_events(events);
+  write(events);
+}
+
+void Generation::go_on(std::vector<engine::TokenStream> streams, int output_tokens_max) {
+  waits_ = false;
+  choices_.clear();
+  for (engine::TokenStream& stream : streams) choices_.push_back({std::move(stream)});
+  running_ = choices_.size();
+  watch_.emplace(meter_, GenerationWatch::Start{.choice_count = running_,
+                                                .arrived_ns = meter_.now_ns(),
+                                                .output_tokens_max = output_tokens_max});
+  listen("");
+}
+
+void Generation::go_on_with(const api::ApiError& error) {
+  waits_ = false;
+  oldest_ns_ = 0;
+  std::string events;
+  if (mode_ == Mode::kStream) answer_->take_events(events);
+  fail(error, {.reason = engine::FinishReason::kError}, events);
+}
+
+void Generation::end_waiting(engine::FinishReason reason) {
+  waits_ = false;
+  oldest_ns_ = 0;
+  answer_->end(0, {.reason = reason});
+  std::string events;
+  if (mode_ == Mode::kStream) answer_->take_events(events);
+  finish(events);
 }
 
 void Generation::on_drained() {
-  if (unsent_since_ns_ != 0) watch_.delivered(std::exchange(unsent_since_ns_, 0));
+  if (unsent_since_ns_ != 0) watch_->delivered(std::exchange(unsent_since_ns_, 0));
   if (held_back_) pump();
 }
 
@@ -209,7 +248,7 @@ void Generation::take(size_t index, engine::TokenStream::Batch& batch, std::stri
 
 void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std::string& events) {
   Choice& choice = choices_[index];
-  if (choice.progress == Progress::kRunning) watch_.tokens(index, batch.tokens.size());
+  if (choice.progress == Progress::kRunning) watch_->tokens(index, batch.tokens.size());
   call_.note_output(batch.tokens.size());
   if (!batch.tokens.empty() && oldest_ns_ == 0) oldest_ns_ = batch.sampled_ns;
   const bool merged =
@@ -222,7 +261,7 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
     if (wants == Answer::Wants::kMore) continue;
     // Its end, with what it cost, is still to come.
     choice.progress = Progress::kSilenced;
-    watch_.stopped(index);
+    watch_->stopped(index);
     choice.stream.cancel();
   }
 }
@@ -232,7 +271,7 @@ void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
   const bool cancelled = choices_[index].progress == Progress::kCancelled;
   if (cancelled && end.reason != engine::FinishReason::kError)
     end.reason = engine::FinishReason::kCancelled;
-  watch_.end(index, end);
+  watch_->end(index, end);
   call_.note_end(end);
   if (end.reason == engine::FinishReason::kError) {
     return fail(end, events);
@@ -259,11 +298,15 @@ void Generation::finish(std::string& events) {
 
 void Generation::fail(const engine::StreamEnd& end, std::string& events) {
   const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""});
-  const api::ApiError api_error = call_.reported(error);
+  fail(call_.reported(error), end, events);
+}
+
+void Generation::fail(const api::ApiError& api_error, const engine::StreamEnd& end,
+                      std::string& events) {
   // A deadline is its client's own choice, a format that cannot be followed its client's own doing,
   // and that there is no room is no fault.
   const bool is_ours = api_error.status >= 500;
-  const std::string line = fmt::format("{} failed: {}", id_, error.message);
+  const std::string line = fmt::format("{} failed: {}", id_, api_error.message);
   is_ours ? log_.error(line) : log_.debug(line);
   answer_->fail(api_error, end);
   if (is_ours && call_.observer != nullptr) {

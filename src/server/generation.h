@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,18 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   // On its net thread. Reasoning ends here, where there is any.
   void end_reasoning();
 
+  // Of an answer that goes on (Answer::goes_on), on its net thread. It still waits, and somebody
+  // wants it.
+  bool waits() const { return waits_ && !over_; }
+  Call& call() { return call_; }
+  // What its answer has to say meanwhile.
+  void say();
+  // With what is sampled next; or not, because of `error`, or because there is nothing left to be
+  // sampled.
+  void go_on(std::vector<engine::TokenStream> streams, int output_tokens_max);
+  void go_on_with(const api::ApiError& error);
+  void end_waiting(engine::FinishReason reason);
+
  private:
   struct Key {};  // only run() makes one
 
@@ -100,6 +113,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   void finish(std::string& events);
   // `events`: of what came before the error.
   void fail(const engine::StreamEnd& end, std::string& events);
+  void fail(const api::ApiError& error, const engine::StreamEnd& end, std::string& events);
   void client_left();
   void on_tick();
 
@@ -117,6 +131,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   static constexpr size_t kRepeatedMax = 512;
 
   base::Log& log_;
+  GenerationMeter& meter_;
   RunningAnswers* const running_answers_;
   const std::string id_;
   const Mode mode_;
@@ -126,13 +141,14 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   std::shared_ptr<net::Notifier> notifier_;
   std::vector<Choice> choices_;  // emptied when over; destroyed before call_'s exchange
   size_t running_;
-  GenerationWatch watch_;
-  size_t written_bytes_ = 0;     // that its call does not know of
-  int64_t oldest_ns_ = 0;        // of the tokens being taken
+  std::optional<GenerationWatch> watch_;  // of the streams there are now
+  size_t written_bytes_ = 0;              // that its call does not know of
+  int64_t oldest_ns_ = 0;                 // of the tokens being taken
   int64_t unsent_since_ns_ = 0;  // the oldest token whose text the kernel has not; 0: it has all
   bool held_back_ = false;       // tokens wait until the client has read
   bool stream_begun_ = false;
   bool wrote_since_tick_ = false;
+  bool waits_ = false;
   bool over_ = false;
 };
 

@@ -42,6 +42,7 @@ class GenerationMeter {
   };
   const Histograms& histograms() const { return histograms_; }
   int64_t ended(End end) const { return ended_[static_cast<size_t>(end)].load(); }
+  int64_t now_ns() const { return clock_.now_ns(); }
   int64_t open() const { return open_.load(); }  // answers that are being made now
 
  private:

@@ -19,6 +19,8 @@ namespace {
 
 using Entry = ModelCatalogue::Entry;
 
+constexpr std::string_view kStarting = "The model is still being loaded";
+
 api::ApiError not_allowed_here() {
   return {.status = 403,
           .message =
@@ -95,6 +97,17 @@ bool admit(Call& call, Services& services, const ModelCatalogue::Table& table) {
   return true;
 }
 
+// Whose adapters are not known yet, as it is still being loaded; and no other has any.
+bool is_starting(const ModelCatalogue::Table& table, const std::string& name) {
+  const auto is_meant = [&](const Entry& one) { return name.empty() || one.answers_to(name); };
+  const bool has_one = std::ranges::any_of(
+      table.entries, [&](const Entry& one) { return one.adapters != nullptr && is_meant(one); });
+  const bool loads_one = std::ranges::any_of(table.entries, [&](const Entry& one) {
+    return one.state == ModelCatalogue::State::kLoading && is_meant(one);
+  });
+  return !has_one && (loads_one || table.named_at_start == 0);
+}
+
 // What is to be loaded, and into whose adapters.
 struct Order {
   std::shared_ptr<AdapterRegistry> adapters;
@@ -153,6 +166,7 @@ void load_lora_adapter(Call call, Services& services) {
   const Result<api::LoadLoraRequest> asked = api::parse_load_lora_request(call.request.body, {});
   if (!asked.ok()) return call.send(api::api_error(asked.error()));
   const auto table = services.catalogue.table();
+  if (is_starting(*table, asked->base)) return call.send(not_ready(kStarting));
   if (!admit(call, services, *table)) return;
   Result<Order> order = order_of(*asked, *table);
   if (!order.ok()) return call.send(lora_error(order.error()));
@@ -176,6 +190,7 @@ void unload_lora_adapter(Call call, Services& services) {
       api::parse_unload_lora_request(call.request.body, {});
   if (!asked.ok()) return call.send(api::api_error(asked.error()));
   const auto table = services.catalogue.table();
+  if (is_starting(*table, asked->base)) return call.send(not_ready(kStarting));
   if (!admit(call, services, *table)) return;
   const Result<const Entry*> base = owner_of(*asked, *table);
   const Result<void> unloaded =

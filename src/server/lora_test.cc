@@ -99,6 +99,52 @@ TEST(Lora, LoadingAsksForAnOperatorsKeyAndCountsAgainstIt) {
   EXPECT_FALSE(refused.headers.get("Retry-After").empty());
 }
 
+TEST(Lora, WhileTheModelStartsNobodyIsToldThatItHasNone) {
+  Adapters adapters;
+  ServerFixture::Options options;
+  options.server.lora_updating = true;
+  options.loaded = false;
+  options.executor = [](auto& executor) { executor.capacity.adapters_max = 4; };
+  options.model = [&](ServedModel& model) { model.adapters = adapters.make(); };
+  ServerFixture fixture(kLoaderScript, std::move(options));
+  const std::string load = R"({"lora_name":"a","lora_path":")" + testing::TempDir() + R"("})";
+  for (const auto& [route, body] :
+       {std::pair("/v1/load_lora_adapter", load),
+        std::pair("/v1/unload_lora_adapter", std::string(R"({"lora_name":"a"})"))}) {
+    const net::HttpResponse early = fixture.post(route, body);
+    EXPECT_EQ(early.status, 503) << early.body;
+    EXPECT_FALSE(early.headers.get("Retry-After").empty());
+  }
+  fixture.load();
+  EXPECT_EQ(fixture.post("/v1/load_lora_adapter", load).status, 200);
+}
+
+// TGI's and SGLang's clients have other words for it.
+TEST(Lora, GenerateNamesAnAdapterAsItsClientsDo) {
+  Adapters adapters;
+  ServerFixture::Options options;
+  options.executor = [](auto& executor) { executor.capacity.adapters_max = 4; };
+  options.model = [&](ServedModel& model) {
+    model.adapters = adapters.make();
+    load(*model.adapters, "sql");
+  };
+  ServerFixture fixture(kLoaderScript, std::move(options));
+  for (const char* route : {"/generate", "/generate_stream"}) {
+    for (const char* body : {R"({"inputs":"hi","parameters":{"adapter_id":"sql"}})",
+                             R"({"text":"hi","lora_path":"sql"})", R"({"text":"hi","model":"sql"})",
+                             R"({"text":"hi","model":"tiny","lora_path":"sql"})"}) {
+      const net::HttpResponse answer = fixture.post(route, body);
+      EXPECT_EQ(answer.status, 200) << route << body << answer.body;
+    }
+    for (const char* body : {R"({"inputs":"hi","parameters":{"adapter_id":"nobody"}})",
+                             R"({"text":"hi","lora_path":"nobody"})"}) {
+      EXPECT_EQ(fixture.post(route, body).status, 404) << route << body;
+    }
+  }
+  const net::HttpResponse metrics = fixture.get("/metrics");
+  EXPECT_THAT(metrics.body, HasSubstr(R"(adapter="sql"} 8)"));
+}
+
 class AdaptersOfModels : public ModelLoaderTest {
  protected:
   AdaptersOfModels()

@@ -11,6 +11,7 @@
 #include "chain_http/chain_service.h"
 #include "server/health.h"
 #include "server/services.h"
+#include "server/tool_servers.h"
 #include "telemetry/process_usage.h"
 #include "telemetry/prometheus_text.h"
 
@@ -393,6 +394,22 @@ void write_store(PrometheusText& text, const store::ResponseStore& store) {
   text.sample({{"operation", "write"}}, static_cast<double>(failures.writes));
 }
 
+void write_tools(PrometheusText& text, const ToolServers& tools) {
+  text.family("pelton_tool_calls_total", Type::kCounter,
+              "Calls of models' own tools, by how they ended.");
+  for (size_t tool = 0; tool < ToolServers::kToolNames.size(); ++tool) {
+    for (size_t end = 0; end < ToolServers::kEndNames.size(); ++end) {
+      const int64_t calls =
+          tools.calls(static_cast<ToolServers::Tool>(tool), static_cast<ToolServers::End>(end));
+      text.sample({{"tool", std::string(ToolServers::kToolNames[tool])},
+                   {"result", std::string(ToolServers::kEndNames[end])}},
+                  static_cast<double>(calls));
+    }
+  }
+  text.gauge("pelton_tool_sessions_open", "Sessions with tool servers, of responses that run.",
+             static_cast<double>(tools.open_sessions()));
+}
+
 void write_process(PrometheusText& text) {
   const telemetry::ProcessUsage usage = telemetry::process_usage();
   text.gauge("process_resident_memory_bytes", "Resident memory.",
@@ -558,6 +575,7 @@ std::string metrics_page(const Services& services) {
   if (services.options.response_store != nullptr) {
     write_store(text, *services.options.response_store);
   }
+  if (services.options.tools != nullptr) write_tools(text, *services.options.tools);
   write_process(text);
   return text.text();
 }

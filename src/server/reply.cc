@@ -6,6 +6,7 @@
 
 #include "api/messages_response.h"
 #include "net/json_response.h"
+#include "server/adapter_registry.h"
 
 namespace pelton::server {
 
@@ -35,6 +36,18 @@ net::HttpResponse with_status(const api::ApiError& error, std::string body) {
 
 api::ApiError not_ready(std::string_view why) {
   return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
+}
+
+api::ApiError adapter_not_loaded(std::string_view name, const Error& error) {
+  api::ApiError shown =
+      not_ready(fmt::format("The adapter '{}' could not be loaded: {}", name, error.message));
+  shown.code = kAdapterUnavailable;
+  if (!is_lasting_refusal(error)) return shown;
+  return {.status = 400,
+          .message = std::move(shown.message),
+          .type = "invalid_request_error",
+          .param = "model",
+          .code = "adapter_refused"};
 }
 
 api::ApiError numbers_in_doubt(std::string_view model) {

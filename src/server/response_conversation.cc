@@ -184,7 +184,7 @@ TurnCache::Words TurnWords::view() const {
   return view;
 }
 
-TurnWords words_of(const std::vector<api::OutputItem>& items) {
+TurnWords words_of(std::span<const api::OutputItem> items) {
   TurnWords words;
   for (const api::OutputItem& item : items) {
     switch (item.kind) {
@@ -195,6 +195,8 @@ TurnWords words_of(const std::vector<api::OutputItem>& items) {
         add_content(words, item.text);
         break;
       case api::OutputItem::Kind::kCall:
+      case api::OutputItem::Kind::kWebSearch:
+      case api::OutputItem::Kind::kCode:
         words.call.emplace(item.name, item.text);
         break;
     }

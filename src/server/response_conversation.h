@@ -2,6 +2,7 @@
 // conversation and as the tokens of a prompt. Pure but for the sampled turns it looks up.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,7 @@ struct TurnWords {
 
   TurnCache::Words view() const;
 };
-TurnWords words_of(const std::vector<api::OutputItem>& items);
+TurnWords words_of(std::span<const api::OutputItem> items);
 
 struct ResponseSource {
   const std::vector<PastResponse>& history;

@@ -13,14 +13,36 @@ using api::OutputItem;
 ResponseOutput::ResponseOutput(const ServedModel& model, Options options)
     : model_(model),
       options_(std::move(options)),
-      reader_(model.chat->parser({options_.may_call ? chat::Calls::kRead : chat::Calls::kAsText,
-                                  options_.functions}),
-              {.callable = options_.may_call, .one_call = options_.one_call}),
-      events_(options_.framing.value_or(api::ResponseEvents::Framing::kServerSent)) {}
+      events_(options_.framing.value_or(api::ResponseEvents::Framing::kServerSent)) {
+  next_round();
+}
+
+void ResponseOutput::next_round() {
+  if (reader_) past_reasoning_ += reader_->reasoning_tokens();
+  round_first_ = items_.size();
+  const bool may_call = options_.may_call || options_.runs_builtins;
+  reader_.emplace(model_.chat->parser(
+                      {may_call ? chat::Calls::kRead : chat::Calls::kAsText, options_.functions}),
+                  chat::ReplyReader::Options{.callable = may_call,
+                                             .builtins_alone = !options_.may_call,
+                                             .one_call = options_.one_call});
+}
+
+void ResponseOutput::end_call(std::string_view logs, bool failed) {
+  open_call_ = false;
+  OutputItem& item = items_.back();
+  if (item.kind == Kind::kCode && options_.code_outputs) item.logs = logs;
+  close_item(failed ? OutputItem::Status::kFailed : OutputItem::Status::kCompleted);
+}
+
+void ResponseOutput::give_up_call() {
+  open_call_ = false;
+  close_item(OutputItem::Status::kIncomplete);
+}
 
 void ResponseOutput::open(const std::vector<TokenId>& opening) {
   for (const TokenId token : opening) {
-    reader_.push(token, parsed_);
+    reader_->push(token, parsed_);
     apply_events();
   }
 }
@@ -30,9 +52,9 @@ void ResponseOutput::push(const engine::SampledToken& token) {
   ++sampled_tokens_;
   const size_t text_offset = item_open_ ? message_sampled_ : 0;
   plain_.clear();
-  const bool is_plain = reader_.push_plain(token.token, plain_);
-  if (!is_plain) reader_.push(token.token, parsed_);
-  const std::optional<chat::PartKind> part = reader_.token_part();
+  const bool is_plain = reader_->push_plain(token.token, plain_);
+  if (!is_plain) reader_->push(token.token, parsed_);
+  const std::optional<chat::PartKind> part = reader_->token_part();
   const bool of_message = part == chat::PartKind::kAnswer || part == chat::PartKind::kPreamble;
   if (options_.logprobs && of_message) {
     held_logprobs_.push_back({text_offset, token_logprobs(model_.tokenizer, token)});
@@ -44,20 +66,20 @@ void ResponseOutput::push(const engine::SampledToken& token) {
 void ResponseOutput::cut_off() {
   if (stopped_) return;
   cut_off_ = true;
-  reader_.cut_off(parsed_);
+  reader_->cut_off(parsed_);
   apply_events();
 }
 
 void ResponseOutput::finish(chat::StopCause cause) {
   if (stopped_) return;
   cut_off_ = cause == chat::StopCause::kLength;
-  reader_.finish(parsed_);
+  reader_->finish(parsed_);
   apply_events();
 }
 
 void ResponseOutput::apply_events() {
   for (chat::ReplyEvent& event : parsed_) {
-    if (stopped_) break;
+    if (stopped_ || open_call_) break;  // what stands behind either is not shown
     if (auto* part = std::get_if<chat::PartBegin>(&event)) {
       begin(*part);
     } else if (const auto* text = std::get_if<chat::PartText>(&event)) {
@@ -72,10 +94,7 @@ void ResponseOutput::apply_events() {
 void ResponseOutput::begin(chat::PartBegin& part) {
   switch (part.kind) {
     case chat::PartKind::kCall:
-      return begin_item({.kind = Kind::kCall,
-                         .id = new_id("fc_"),
-                         .call_id = new_id("call_"),
-                         .name = std::move(part.call.name)});
+      return begin_call(part);
     case chat::PartKind::kReasoning:
       return begin_item({.kind = Kind::kReasoning,
                          .id = new_id("rs_"),
@@ -87,6 +106,18 @@ void ResponseOutput::begin(chat::PartBegin& part) {
                   .id = new_id("msg_")});
       if (!options_.stop.strings.empty()) stop_filter_.emplace(options_.stop);
   }
+}
+
+void ResponseOutput::begin_call(chat::PartBegin& part) {
+  const bool is_run = part.call.is_builtin && options_.runs_builtins;
+  const bool is_code = part.call.name == "python";
+  const Kind kind = !is_run ? Kind::kCall : is_code ? Kind::kCode : Kind::kWebSearch;
+  begin_item({.kind = kind,
+              .id = new_id(!is_run   ? "fc_"
+                           : is_code ? "ci_"
+                                     : "ws_"),
+              .call_id = new_id("call_"),
+              .name = std::move(part.call.name)});
 }
 
 void ResponseOutput::begin_item(OutputItem item) {
@@ -123,7 +154,14 @@ void ResponseOutput::end(chat::PartEnd part_end) {
   }
   // Half a code point's tokens may stand at the very end, with no text of their own.
   if (!stopped_) release_logprobs(items_.back().text.size() + 1);
-  const bool of_call = items_.back().kind == Kind::kCall;
+  const bool of_call = !items_.back().has_parts();
+  if (items_.back().is_builtin_call() && by == By::kModel) {
+    item_open_ = false;
+    open_call_ = true;
+    if (!streams()) return;
+    emit_text();
+    return events_.call_runs({items_.back(), items_.size() - 1}, pending_);
+  }
   if (part_end.call_follows && !stopped_) items_.back().commentary = true;
   const bool whole = of_call ? by == By::kModel : by != By::kEndOfStream || !cut_off_;
   close_item(whole ? OutputItem::Status::kCompleted : OutputItem::Status::kIncomplete);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ class ResponseOutput {
     bool logprobs = false;
     bool may_call = false;  // functions are offered; otherwise what looks like a call is a message
     bool one_call = false;  // of several calls only the first is an item
+    bool runs_builtins = false;  // calls of the model's own tools are run by this server
+    bool code_outputs = false;   // what its Python prints is in the items
     // For formats that type arguments by their schema; may be null.
     std::shared_ptr<const std::vector<chat::FunctionTool>> functions = nullptr;
     std::string response_id;  // the items' ids are made of it
@@ -50,14 +53,28 @@ class ResponseOutput {
   // Instead of finish(): it failed. The open item is incomplete, and none is made up.
   void cut_off();
 
+  // A call of one of the model's own tools is complete, and its result has not come. The round of
+  // sampling is over then.
+  bool has_open_call() const { return open_call_; }
+  // It has been run, or was not (`failed`). `logs`: what it printed.
+  void end_call(std::string_view logs, bool failed);
+  // It will not be run.
+  void give_up_call();
+  // The model goes on, with a turn of its own.
+  void next_round();
+  // Since then, the call last.
+  std::span<const api::OutputItem> round_items() const {
+    return std::span(items_).subspan(round_first_);
+  }
+
   // A stop string ended it.
   bool stopped() const { return stopped_; }
 
   const std::vector<api::OutputItem>& items() const { return items_; }
-  int64_t reasoning_tokens() const { return reader_.reasoning_tokens(); }
+  int64_t reasoning_tokens() const { return past_reasoning_ + reader_->reasoning_tokens(); }
 
   // After finish(): whether the items say all that was sampled, each closed as it should be.
-  bool well_formed() const { return reader_.facts().well_formed(); }
+  bool well_formed() const { return reader_->facts().well_formed(); }
 
   // Appends the events since the last call. Text that came since then is one event.
   void take_events(std::string& out);
@@ -74,6 +91,7 @@ class ResponseOutput {
 
   void apply_events();
   void begin(chat::PartBegin& part);
+  void begin_call(chat::PartBegin& part);
   void begin_item(api::OutputItem item);
   void add_text(std::string_view text);
   void show(std::string_view text);
@@ -86,11 +104,14 @@ class ResponseOutput {
 
   const ServedModel& model_;
   const Options options_;
-  chat::ReplyReader reader_;
-  std::vector<chat::ReplyEvent> parsed_;  // reused
+  std::optional<chat::ReplyReader> reader_;  // of this round
+  std::vector<chat::ReplyEvent> parsed_;     // reused
 
   std::vector<api::OutputItem> items_;
   bool item_open_ = false;                 // the last one
+  bool open_call_ = false;                 // the last one's, which the server is to run
+  size_t round_first_ = 0;                 // of items_
+  int64_t past_reasoning_ = 0;             // tokens, of the rounds before
   std::optional<StopFilter> stop_filter_;  // of the open message
   bool stopped_ = false;
   int64_t sampled_tokens_ = 0;

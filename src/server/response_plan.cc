@@ -9,6 +9,7 @@
 #include "api/documented_fields.h"
 #include "server/item_reference.h"
 #include "server/response_truncation.h"
+#include "server/tool_servers.h"
 
 namespace pelton::server {
 namespace {
@@ -148,14 +149,18 @@ Result<PastResponse> past_response(std::string_view input, std::string_view outp
 }
 
 Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
-                                   const ModelRequest::Scope& scope) {
+                                   const ModelRequest::Scope& scope, bool runs_tools) {
   const ServedModel& model = scope.model;
   if (std::optional<Error> error = model.no_chat()) return *error;
   ResponsePlan plan;
   TRY_ASSIGN(std::optional<Json> resolved,
              with_referenced_items(body, {scope.tenant, scope.services.options.response_store}));
   plan.body = resolved ? *std::move(resolved) : std::move(body);
-  TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, model.request_limits()));
+  api::RequestLimits limits = model.request_limits();
+  if (runs_tools && scope.services.options.tools != nullptr && model.chat->has_builtin_tools()) {
+    limits.builtins = scope.services.options.tools->offered();
+  }
+  TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, limits));
   TRY(read_encrypted_reasoning(plan.request, scope));
   TRY_ASSIGN(plan.history, response_history(plan.request.previous_response_id, scope, link));
   return plan;

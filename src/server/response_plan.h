@@ -25,8 +25,9 @@ struct ResponsePlan {
 
 // Everything that may be wrong with a request, its formats and its prompt aside, is found here. Any
 // thread; nobody else touches `link` meanwhile.
+// `runs_tools`: those of the server's own that the request asks for.
 Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
-                                   const ModelRequest::Scope& scope);
+                                   const ModelRequest::Scope& scope, bool runs_tools = false);
 
 // Writes the prompt and begins the model's turn; of a request whose truncation is "auto" the oldest
 // items go. May run the model's chat template. Errors: kInvalidArgument.

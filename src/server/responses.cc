@@ -19,6 +19,7 @@
 #include "server/request_pipeline.h"
 #include "server/response_answer.h"
 #include "server/response_plan.h"
+#include "server/response_rounds.h"
 #include "server/resumed_answers.h"
 
 namespace pelton::server {
@@ -41,6 +42,8 @@ ResponseOutput::Options output_options(const api::ResponseRequest& request, std:
                                   .logprobs = request.top_logprobs >= 0,
                                   .may_call = !request.tools.empty(),
                                   .one_call = !request.parallel_calls,
+                                  .runs_builtins = request.builtins.any(),
+                                  .code_outputs = request.code_outputs,
                                   .response_id = std::move(id),
                                   .reasoning_summary = request.reasoning_summary};
   if (request.generation.stream) options.framing = framing;
@@ -187,8 +190,8 @@ api::ApiError plan_error(const Error& error) {
 class ResponseCreation final : public ModelRequest {
  public:
   // `asked`: what came as a message; none: it is the call's body.
-  ResponseCreation(std::optional<Json> asked, std::shared_ptr<ResponseLink> link)
-      : asked_(std::move(asked)), link_(std::move(link)) {}
+  ResponseCreation(std::optional<Json> asked, std::shared_ptr<ResponseLink> link, bool runs_tools)
+      : asked_(std::move(asked)), link_(std::move(link)), runs_tools_(runs_tools) {}
 
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     if (!asked_) {
@@ -196,7 +199,8 @@ class ResponseCreation final : public ModelRequest {
       if (!parsed.ok()) return api::api_error(parsed.error());
       asked_ = *std::move(parsed);
     }
-    Result<ResponsePlan> planned = plan_response(*std::exchange(asked_, {}), *link_, scope);
+    Result<ResponsePlan> planned =
+        plan_response(*std::exchange(asked_, {}), *link_, scope, runs_tools_);
     if (!planned.ok()) return plan_error(planned.error());
     plan_ = std::make_shared<ResponsePlan>(*std::move(planned));
     return std::nullopt;
@@ -227,6 +231,8 @@ class ResponseCreation final : public ModelRequest {
     }
     const api::ResponseRequest& request = plan_->request;
     scope.use_known_prompt(plan_->prompt->tokens);
+    deadline_ns_ = with.deadline_ns;
+    if (request.builtins.any()) guide_ = with.guide;
     auto error = keep(engine_work(scope, request.generation,
                                   {.id = random_id("resp_", {.seed = scope.identity.draw()}),
                                    .prompt = std::move(plan_->prompt->tokens),
@@ -236,7 +242,7 @@ class ResponseCreation final : public ModelRequest {
                                    .logprobs = request.top_logprobs,
                                    .guide = std::move(with.guide),
                                    .seed_if_none = scope.identity.draw_seed(),
-                                   .may_call = !request.tools.empty(),
+                                   .may_call = !request.tools.empty() || request.builtins.any(),
                                    .reasoning = plan_->prompt->reasoning}),
                       work_);
     work_.answers = 1;
@@ -251,8 +257,12 @@ class ResponseCreation final : public ModelRequest {
 
   std::optional<Json> asked_;
   const std::shared_ptr<ResponseLink> link_;
+  const bool runs_tools_;
   std::shared_ptr<ResponsePlan> plan_;
   EngineWork work_;
+  // For further rounds of one that tools are run for.
+  std::optional<grammar::GrammarState> guide_;
+  std::optional<int64_t> deadline_ns_;
 };
 
 ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Services& services) {
@@ -266,6 +276,21 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
       .on_ended = {}};
   options.head.created_at = call.identity->created_s();
   options.output.functions = parsed_functions(request.tools, *call.model->chat);
+  if (request.builtins.any()) {
+    options.rounds =
+        std::make_shared<ResponseRounds>(ResponseRounds::Parts{.services = services,
+                                                               .model = call.model,
+                                                               .tenant = call.tenant,
+                                                               .identity = call.identity,
+                                                               .id = work_.id,
+                                                               .plan = {.body = {},
+                                                                        .request = plan_->request,
+                                                                        .history = plan_->history,
+                                                                        .prompt = {},
+                                                                        .opening = {}},
+                                                               .guide = std::move(guide_),
+                                                               .deadline_ns = deadline_ns_});
+  }
   if (request.encrypted_reasoning) {
     options.output.encrypt_reasoning = [&services, tenant = call.tenant](std::string_view text) {
       return services.encrypted_reasoning.encrypt(text, tenant);
@@ -357,7 +382,9 @@ void create_response(Call call, Services& services, std::optional<Json> asked,
     const Json* const model = asked->find("model");
     call.model_asked = model != nullptr && model->is_string() ? model->as_string() : std::string();
   }
-  auto request = std::make_unique<ResponseCreation>(std::move(asked), std::move(link));
+  // A gateway may let another worker go on: what a tool has printed, and done, that one has not.
+  const bool runs_tools = call.observer == nullptr && call.resumed == nullptr;
+  auto request = std::make_unique<ResponseCreation>(std::move(asked), std::move(link), runs_tools);
   run_request(std::move(call), services, std::move(request), Work::kSampled);
 }
 

@@ -45,6 +45,7 @@ class ChainService;
 namespace pelton::server {
 
 class Batches;
+class ToolServers;
 
 struct Services {
   struct Options {
@@ -60,6 +61,7 @@ struct Services {
     std::string root_path = {};                  // may stand before every path; empty: none
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
+    ToolServers* tools = nullptr;  // of models themselves; outlives it; null: there are none
     access::RequestReporter::Options reports;
     WorkPool::Options compile_pool = {};
     WorkPool::Options preparation_pool = preparation_pool_options();

@@ -168,6 +168,16 @@ std::shared_ptr<const ServedModel> meant(const Call& call, const Services& servi
   return models.front();
 }
 
+// Its model is not where other bodies have theirs.
+void run_generate(Call call, Services& services, bool streams) {
+  if (services.catalogue.only() == nullptr) {
+    Result<std::string> asked = api::generate_model_asked(call.request.body);
+    if (asked.ok()) call.model_asked = *std::move(asked);
+  }
+  run_request(std::move(call), services,
+              std::make_unique<TextGeneration>(api::parse_any_generate, streams), Work::kSampled);
+}
+
 }  // namespace
 
 void llama_completion(Call call, Services& services) {
@@ -176,13 +186,11 @@ void llama_completion(Call call, Services& services) {
 }
 
 void any_generate(Call call, Services& services) {
-  run_request(std::move(call), services,
-              std::make_unique<TextGeneration>(api::parse_any_generate, false), Work::kSampled);
+  run_generate(std::move(call), services, false);
 }
 
 void generate_stream(Call call, Services& services) {
-  run_request(std::move(call), services,
-              std::make_unique<TextGeneration>(api::parse_any_generate, true), Work::kSampled);
+  run_generate(std::move(call), services, true);
 }
 
 void apply_template(Call call, Services& services) {

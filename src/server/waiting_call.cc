@@ -161,8 +161,7 @@ void Services::wait_for_adapter(Call call, std::string name, std::function<void(
         if (error->code == ErrorCode::kNotFound && error->field == kUnknownAdapter) {
           return one.send(no_model(name));
         }
-        one.send(not_ready(
-            fmt::format("The adapter '{}' could not be loaded: {}", name, error->message)));
+        one.send(adapter_not_loaded(name, *error));
       });
 }
 

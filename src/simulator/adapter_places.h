@@ -1,9 +1,9 @@
 // The LoRA adapters of one simulated replica: which are in memory, which is being read, who waits
 // for one. The rules are those of server/adapter_registry, in virtual time and without names and
 // files: one load at a time, so many a second beyond a first burst, in the order in which they were
-// first asked for; what nobody uses makes room, the least recently used first; where all are in use
-// for longer than the patience, the one longest in memory takes no new requests until the others
-// have had their turn. Owned by a replica; one thread.
+// first asked for (all requests are one tenant's); what nobody uses makes room, the least recently
+// used first; where all are in use for longer than the patience, the one longest in memory takes no
+// new requests until the others have had their turn. Owned by a replica; one thread.
 #pragma once
 
 #include <cstdint>

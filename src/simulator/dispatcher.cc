@@ -82,6 +82,7 @@ void Dispatcher::note_report() {
 
 int Dispatcher::choose(std::span<const ReplicaState> replicas, const Asked& asked) {
   predicted_s_ = 0;
+  chosen_ = {};
   if (!options_.knows_reports_only) return choose_one(replicas, asked);
   known_.assign(replicas.begin(), replicas.end());
   for (size_t i = 0; i < known_.size(); ++i) {
@@ -121,54 +122,140 @@ int Dispatcher::choose_one(std::span<const ReplicaState> replicas, const Asked& 
   return -1;
 }
 
+std::vector<gateway::CostCandidate> Dispatcher::candidates(std::span<const ReplicaState> replicas,
+                                                           const Asked& asked,
+                                                           std::span<const int> hits) {
+  std::vector<gateway::CostCandidate> all;
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    const ReplicaState& replica = replicas[i];
+    all.push_back({.costs = options_.costs,
+                   .slots = replica.slots,
+                   .rows = replica.running,
+                   .context_tokens = replica.context_tokens,
+                   .waiting = replica.queued,
+                   .waiting_tokens = replica.prompt_tokens_left,
+                   .uncounted = replica.uncounted,
+                   .uncounted_tokens = replica.uncounted_tokens,
+                   .kv_used = replica.kv_used,
+                   .hit_tokens = int64_t{hits[i]} * options_.block_tokens,
+                   .distance_s = is_far(i) ? options_.distance_s : 0,
+                   .usable = replica.is_up && static_cast<int>(i) != asked.excluded});
+    price_adapter(replica, asked.adapter, all.back());
+  }
+  return all;
+}
+
+// All of them compute alike and exchange what they have computed.
+std::optional<gateway::SplitPair> Dispatcher::best_pair(
+    std::span<const ReplicaState> replicas, const Asked& asked, const gateway::CostRequest& request,
+    int64_t named, std::span<const gateway::CostCandidate> all) const {
+  if (options_.split.mode == gateway::SplitConfig::Mode::kOff || !asked.may_split || named == 0) {
+    return std::nullopt;
+  }
+  std::vector<gateway::CostCandidate> prefill(all.begin(), all.end());
+  std::vector<gateway::CostCandidate> decode = prefill;
+  for (size_t i = 0; i < all.size(); ++i) {
+    prefill[i].usable = all[i].usable && cluster::computes_prompts(replicas[i].role);
+    decode[i].usable = all[i].usable && cluster::decodes(replicas[i].role);
+  }
+  const std::vector<uint32_t> exchange(all.size(), options_.exchanges ? 1 : 0);
+  return gateway::choose_pair({.request = request,
+                               .block_tokens = named,
+                               .fetch_token_s = pace_.token_s(),
+                               .handoff = options_.split.handoff},
+                              {.prefill = prefill, .decode = decode, .exchange = exchange},
+                              asked.draw);
+}
+
+// As gateway::Fleet::choose().
+std::optional<size_t> Dispatcher::choose_by_cost(std::span<const ReplicaState> replicas,
+                                                 const Asked& asked,
+                                                 const gateway::CostRequest& request, int64_t named,
+                                                 std::vector<gateway::CostCandidate>& all) {
+  const std::optional<gateway::SplitPair> pair = best_pair(replicas, asked, request, named, all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].usable = all[i].usable && cluster::decodes(replicas[i].role);
+  }
+  const auto preferred = static_cast<size_t>(asked.preferred);
+  if (asked.preferred >= 0 && all[preferred].usable) return preferred;
+  if (asked.source >= 0) {
+    std::vector<gateway::CostCandidate> fed = all;
+    for (gateway::CostCandidate& one : fed) one.hit_tokens = std::max(one.hit_tokens, named);
+    return gateway::choose_by_cost(request, fed, asked.draw, nullptr);
+  }
+  const std::optional<size_t> whole = gateway::choose_by_cost(request, all, asked.draw, nullptr);
+  if (!pair ||
+      !gateway::is_split(options_.split.mode, *pair, request, whole ? &all[*whole] : nullptr)) {
+    return whole;
+  }
+  chosen_.decoder = static_cast<int>(pair->decode);
+  return pair->prefill;
+}
+
+void Dispatcher::name_peer(const Asked& asked, int64_t named, size_t chosen,
+                           std::span<const gateway::CostCandidate> all) {
+  if (!options_.exchanges) return;
+  std::vector<int64_t> hits(all.size(), 0);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_source = asked.source == static_cast<int>(i);
+    if (asked.source >= 0 && !is_source) continue;
+    hits[i] = is_source ? named : std::min(all[i].hit_tokens, named);
+  }
+  const std::optional<gateway::PrefixSource> peer =
+      gateway::choose_peer({.hits = hits,
+                            .chosen = chosen,
+                            .chosen_hit = all[chosen].hit_tokens,
+                            .is_split = asked.source >= 0});
+  if (!peer) return;
+  chosen_.peer = static_cast<int>(peer->worker);
+  chosen_.peer_tokens = peer->tokens;
+}
+
 int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked) {
   const std::vector<kv::BlockHash> names = gateway::block_names(
       hasher_, {.salt = {}, .adapter = asked.adapter}, asked.prompt, options_.block_tokens);
   std::vector<int> hits(replicas.size());
   view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
-  std::vector<gateway::CostCandidate> candidates;
-  for (size_t i = 0; i < replicas.size(); ++i) {
-    const ReplicaState& replica = replicas[i];
-    candidates.push_back({.costs = options_.costs,
-                          .slots = replica.slots,
-                          .rows = replica.running,
-                          .context_tokens = replica.context_tokens,
-                          .waiting = replica.queued,
-                          .waiting_tokens = replica.prompt_tokens_left,
-                          .uncounted = replica.uncounted,
-                          .uncounted_tokens = replica.uncounted_tokens,
-                          .kv_used = replica.kv_used,
-                          .hit_tokens = int64_t{hits[i]} * options_.block_tokens,
-                          .distance_s = is_far(i) ? options_.distance_s : 0,
-                          .usable = replica.is_up});
-    price_adapter(replica, asked.adapter, candidates.back());
+  std::vector<gateway::CostCandidate> all = candidates(replicas, asked, hits);
+  gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
+                               .output_tokens = static_cast<int64_t>(typical_output_)};
+  const bool splits = options_.split.mode != gateway::SplitConfig::Mode::kOff;
+  if (splits && asked.output_max > 0) {
+    request.output_tokens = std::min(request.output_tokens, asked.output_max);
   }
-  const gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
-                                     .output_tokens = static_cast<int64_t>(typical_output_)};
-  const std::optional<size_t> chosen =
-      options_.policy == Policy::kCost
-          ? gateway::choose_by_cost(request, candidates, asked.draw, nullptr)
-          : gateway::choose_by_threshold(request, candidates);
+  const int64_t named = std::ssize(names) * int64_t{options_.block_tokens};
+  const std::optional<size_t> chosen = options_.policy == Policy::kCost
+                                           ? choose_by_cost(replicas, asked, request, named, all)
+                                           : gateway::choose_by_threshold(request, all);
   if (!chosen) return -1;
-  const gateway::CostCandidate& taken = candidates[*chosen];
-  sent_[*chosen].tokens += std::max<int64_t>(request.prompt_tokens - taken.hit_tokens, 0);
-  const double first_s = gateway::cost_of(request, taken).first_s;
-  if (options_.policy == Policy::kCost) predicted_s_ = first_s;
+  const gateway::CostCandidate& taken = all[*chosen];
+  const gateway::CostTerms terms = gateway::cost_of(request, taken);
+  chosen_.hit_tokens = std::min(taken.hit_tokens, request.prompt_tokens);
+  chosen_.step_s = terms.step_s;
+  name_peer(asked, named, *chosen, all);
+  if (!asked.ahead) {
+    sent_[*chosen].tokens += std::max<int64_t>(request.prompt_tokens - taken.hit_tokens, 0);
+  }
+  if (options_.policy == Policy::kCost) predicted_s_ = terms.first_s;
+  if (asked.ahead) return static_cast<int>(*chosen);
   view_.expect(names, {.worker = static_cast<int>(*chosen),
                        .tail_blocks = options_.groups.tail_blocks,
                        .now_ns = asked.now_ns,
-                       .until_ns = asked.now_ns + gateway::BlockView::expected_ns(first_s)});
+                       .until_ns = asked.now_ns + gateway::BlockView::expected_ns(terms.first_s)});
   return static_cast<int>(*chosen);
 }
 
 void Dispatcher::note_events(int replica, std::span<const kv::Event> events) {
-  for (const kv::Event& event : events) {
-    if (event.tier != kv::kDevice) continue;
-    view_.note({.worker = replica,
-                .group = event.group,
-                .stored = event.kind == kv::Event::Kind::kStored,
-                .name = event.block},
-               options_.groups);
+  constexpr size_t kAhead = 8;
+  const auto seen = [&](const kv::Event& event) {
+    return gateway::BlockView::Event{.worker = replica,
+                                     .group = event.group,
+                                     .stored = event.kind == kv::Event::Kind::kStored,
+                                     .name = event.block};
+  };
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i + kAhead < events.size()) view_.prefetch(seen(events[i + kAhead]), options_.groups);
+    if (events[i].tier == kv::kDevice) view_.note(seen(events[i]), options_.groups);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,11 @@
 #include "base/result.h"
 #include "base/token_id.h"
 #include "cluster/block_names.h"
+#include "cluster/worker_role.h"
 #include "gateway/block_view.h"
 #include "gateway/cost_router.h"
+#include "gateway/peer_choice.h"
+#include "gateway/split_choice.h"
 #include "kv/block_hash.h"
 #include "kv/event_log.h"
 
@@ -22,6 +26,7 @@ namespace pelton::simulator {
 
 struct ReplicaState {
   bool is_up = true;
+  cluster::WorkerRole role = cluster::WorkerRole::kBoth;
   int slots = 1;
   int running = 0;
   int queued = 0;
@@ -62,6 +67,8 @@ class Dispatcher {
     double distance_s = 0;
     // What it knows of replicas is their last report; otherwise it sees them as they are.
     bool knows_reports_only = false;
+    bool exchanges = false;      // replicas have links to each other
+    gateway::SplitConfig split;  // kOff: no request is split
   };
 
   explicit Dispatcher(const Options& options);
@@ -74,7 +81,28 @@ class Dispatcher {
     int64_t adapter = 0;  // its identity; 0: none
     uint64_t draw = 0;
     int64_t now_ns = 0;
+    int64_t output_max = 0;  // tokens that its answer may have; 0: it does not say
+    bool may_split = false;  // nothing has been said yet, and more than one token may be
+    // Of an answer that goes on: who has computed its prompt, who is not to, and who is, if that
+    // one is up. -1, -1, -1: none.
+    int source = -1;
+    int excluded = -1;
+    int preferred = -1;
+    bool ahead = false;  // what `source` computes is to be fetched while it does
   };
+  // What the last choice came with.
+  struct Chosen {
+    int decoder = -1;  // who goes on once it has said something; -1: it is not split
+    int peer = -1;     // who has more of the prompt; -1: nobody
+    int64_t peer_tokens = 0;
+    int64_t hit_tokens = 0;
+    double step_s = 0;  // of a further token, predicted
+  };
+  const Chosen& chosen() const { return chosen_; }
+  // A replica went on with an answer after so long; it fetched so much.
+  void note_hand_over(double seconds, double step_s, int64_t fetched_tokens) {
+    pace_.note(seconds, step_s, fetched_tokens);
+  }
   // The replica's index; -1: none is up.
   int choose(std::span<const ReplicaState> replicas, const Asked& asked);
   // Until the first token of the last one that was chosen, by cost; 0: nothing was predicted.
@@ -98,12 +126,25 @@ class Dispatcher {
  private:
   int choose_one(std::span<const ReplicaState> replicas, const Asked& asked);
   int choose_by_prefix(std::span<const ReplicaState> replicas, const Asked& asked);
+  std::vector<gateway::CostCandidate> candidates(std::span<const ReplicaState> replicas,
+                                                 const Asked& asked, std::span<const int> hits);
+  std::optional<size_t> choose_by_cost(std::span<const ReplicaState> replicas, const Asked& asked,
+                                       const gateway::CostRequest& request, int64_t named,
+                                       std::vector<gateway::CostCandidate>& all);
+  std::optional<gateway::SplitPair> best_pair(std::span<const ReplicaState> replicas,
+                                              const Asked& asked,
+                                              const gateway::CostRequest& request, int64_t named,
+                                              std::span<const gateway::CostCandidate> all) const;
+  void name_peer(const Asked& asked, int64_t named, size_t chosen,
+                 std::span<const gateway::CostCandidate> all);
 
   const Options options_;
   const kv::BlockHasher hasher_;
   gateway::BlockView view_;
   double typical_output_ = 256;
   double predicted_s_ = 0;
+  Chosen chosen_;
+  gateway::FetchPace pace_;
   struct Sent {
     int requests = 0;
     int64_t tokens = 0;

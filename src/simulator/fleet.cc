@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "cost_model/slices.h"
+#include "simulator/replica_costs.h"
 #include "workload/offered_load.h"
 
 namespace pelton::simulator {
@@ -17,7 +18,6 @@ namespace {
 
 constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kGatewayStream = 0x67617465;
-constexpr uint64_t kRouterStream = 0x726F75746572;
 constexpr uint64_t kAdapterStream = 0x6C6F7261;
 constexpr uint64_t kReportStream = 0x7265706F7274;
 
@@ -25,41 +25,12 @@ constexpr uint64_t kReportStream = 0x7265706F7274;
 // out, in each group.
 int kv_events_max(const engine::ExecutorCapacity& capacity) {
   const int blocks = capacity.batch_tokens_max / capacity.block_tokens + capacity.sequences_max;
-  return std::max(1024, 4 * blocks * capacity.groups.size());
-}
-
-// A step's line through three points, and what a token of a prompt takes in a full step.
-cluster::RoutedGroups routed_groups(const engine::ExecutorCapacity& capacity) {
-  std::vector<int> windows;
+  int most = std::max(1024, 4 * blocks * capacity.groups.size());
+  // What comes from the disk or a peer may be the whole of several prompts at once.
   for (const kv::GroupCapacity& group : capacity.groups) {
-    windows.push_back(group.spec.sliding_window);
+    most = std::min(most + 4 * group.block_counts[kv::kHost], 1 << 20);
   }
-  return cluster::routed_groups(windows, capacity.block_tokens);
-}
-
-cluster::StepCosts step_costs(const cost_model::StepTimeModel& times,
-                              const engine::ExecutorCapacity& capacity) {
-  cost_model::Windows windows;
-  for (const kv::GroupCapacity& group : capacity.groups) {
-    windows.push_back(group.spec.sliding_window);
-  }
-  constexpr int64_t kRows = 64;
-  constexpr int64_t kShort = 1000;
-  constexpr int64_t kLong = 4000;
-  const auto decodes_s = [&](int64_t rows, int64_t context) {
-    return times.seconds(cost_model::StepLoad::decodes(rows, context, windows));
-  };
-  cluster::StepCosts costs;
-  costs.context_token_s = std::max(
-      0.0, (decodes_s(kRows, kLong) - decodes_s(kRows, kShort)) / (kRows * (kLong - kShort)));
-  costs.row_s = std::max(0.0, (decodes_s(kRows, kShort) - decodes_s(1, kShort)) / (kRows - 1) -
-                                  costs.context_token_s * kShort);
-  costs.fixed_s =
-      std::max(0.0, decodes_s(1, kShort) - costs.row_s - costs.context_token_s * kShort);
-  cost_model::StepLoad prompt;
-  prompt.add_row(0, capacity.batch_tokens_max, false, windows);
-  costs.prefill_token_s = times.seconds(prompt) / capacity.batch_tokens_max;
-  return costs;
+  return most;
 }
 
 // Of one gateway: room for every block of every replica, at most what a real one has and what all
@@ -76,20 +47,28 @@ size_t index_bytes(const SimulationOptions& options) {
                    kOfAllGateways / static_cast<size_t>(options.gateways)});
 }
 
-autoscaler::ReplicaModel model_of(const cluster::StepCosts& costs,
-                                  const engine::ExecutorCapacity& capacity) {
-  return {.fixed_s = costs.fixed_s,
-          .prefill_token_s = costs.prefill_token_s,
-          .row_s = costs.row_s,
-          .context_token_s = costs.context_token_s,
-          .slots = capacity.sequences_max,
-          .step_tokens = capacity.batch_tokens_max};
-}
-
 }  // namespace
 
 int replicas_max(const SimulationOptions& options) {
   return options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+}
+
+std::vector<TokenId> prompt_of(const workload::Turn& turn, std::vector<TokenId> history,
+                               int vocab_size) {
+  std::vector<TokenId> prompt = std::move(history);
+  if (!turn.ids.empty()) {
+    prompt.insert(prompt.end(), turn.ids.begin(), turn.ids.end());
+    return prompt;
+  }
+  // Of a text only the length is known: equal texts are equal tokens.
+  const std::string& text = turn.prompt.empty() ? turn.messages_json : turn.prompt;
+  const uint64_t seed = base::fnv1a64(text);
+  const auto vocab = static_cast<uint64_t>(vocab_size);
+  for (int i = 0; i < std::max(turn.prompt_tokens, 1); ++i) {
+    prompt.push_back(
+        static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % vocab));
+  }
+  return prompt;
 }
 
 Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workload,
@@ -116,7 +95,16 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
                             .zones = options.zones,
                             .zone = i % options.zones,
                             .distance_s = options.zone_distance_s,
-                            .knows_reports_only = report_ns_ > 0}));
+                            .knows_reports_only = report_ns_ > 0,
+                            .exchanges = options.replica.paths.links_peers(),
+                            .split = options.split}));
+  }
+  if (options.replica.paths.links_peers()) {
+    links_.emplace(states_.size(), options.replica.paths.link.bytes_per_s);
+  }
+  for (size_t i = 0; options.prefill_replicas > 0 && i < states_.size(); ++i) {
+    states_[i].role = std::cmp_less(i, options.prefill_replicas) ? cluster::WorkerRole::kPrefill
+                                                                 : cluster::WorkerRole::kDecode;
   }
   heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
@@ -124,7 +112,8 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
   control_.emplace(PoolControl::Options{
       .asked = *options.autoscaling,
       .slots = options.replica.capacity.sequences_max,
-      .service_s_assumed = service_s_assumed(),
+      .service_s_assumed = service_s_assumed(workload::offered_load(workload),
+                                             step_costs(times, options.replica.capacity)),
       .model = model_of(step_costs(times, options.replica.capacity), options.replica.capacity),
       .seed = options.seed});
   for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
@@ -169,6 +158,11 @@ SimulationResult Fleet::run() {
   for (size_t i = 0; i < records_.size(); ++i) {
     if (requests_[i].done) {
       result_.records.push_back(std::move(records_[i]));
+      const Request& request = requests_[i];
+      result_.journeys.push_back(
+          {.sent_s = request.sent_ns < 0 ? -1 : static_cast<double>(request.sent_ns) * 1e-9,
+           .replica = request.replica,
+           .retries = request.retries});
     } else {
       ++result_.unfinished;
     }
@@ -217,6 +211,11 @@ void Fleet::handle(const Event& event) {
     case Event::Kind::kHoldEnds:
       --idle_events_;
       return end_hold(event.at_ns, event.index, event.version);
+    case Event::Kind::kLinkEnds:
+      if (event.version == links_version_) end_moves(event.at_ns);
+      return;
+    case Event::Kind::kDelivered:
+      return deliver(event.at_ns, event.index);
   }
 }
 
@@ -240,24 +239,6 @@ void Fleet::send_due(int64_t now_ns) {
   }
 }
 
-std::vector<TokenId> Fleet::prompt_of(const Request& request) const {
-  const workload::Turn& turn = workload_.conversations[request.conversation].turns[request.turn];
-  std::vector<TokenId> prompt = histories_[request.conversation];
-  if (!turn.ids.empty()) {
-    prompt.insert(prompt.end(), turn.ids.begin(), turn.ids.end());
-  } else {
-    // Of a text only the length is known: equal texts are equal tokens.
-    const std::string& text = turn.prompt.empty() ? turn.messages_json : turn.prompt;
-    const uint64_t seed = base::fnv1a64(text);
-    const auto vocab = static_cast<uint64_t>(options_.replica.capacity.vocab_size);
-    for (int i = 0; i < std::max(turn.prompt_tokens, 1); ++i) {
-      prompt.push_back(
-          static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % vocab));
-    }
-  }
-  return prompt;
-}
-
 // The identity of the one that a conversation asks; 0: the model itself.
 int64_t Fleet::adapter_of(size_t conversation) const {
   if (adapters_.empty()) return 0;
@@ -276,7 +257,8 @@ double Fleet::drawn(const std::vector<double>& residuals) {
 void Fleet::send(int64_t now_ns, int64_t request) {
   Request& sent = requests_[static_cast<size_t>(request)];
   report::RequestRecord& record = records_[static_cast<size_t>(request)];
-  sent.prompt = prompt_of(sent);
+  sent.prompt = prompt_of(workload_.conversations[sent.conversation].turns[sent.turn],
+                          histories_[sent.conversation], options_.replica.capacity.vocab_size);
   record.start_ns = now_ns;
   record.input_tokens = static_cast<int64_t>(sent.prompt.size());
   record.tokens_told = true;
@@ -384,46 +366,24 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   Request& sent = requests_[static_cast<size_t>(request)];
   const auto gateway = static_cast<size_t>(
       base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
-  const int64_t adapter = adapter_of(sent.conversation);
-  if (report_ns_ > 0) {
-    // That one is down its gateway hears at once.
-    std::vector<ReplicaState>& heard = heard_[gateway].states;
-    for (size_t i = 0; i < states_.size(); ++i) heard[i].is_up = states_[i].is_up;
-    states = heard;
-  }
+  if (report_ns_ > 0) states = seen_states(gateway);
   sent.gateway = gateway;
-  sent.replica = dispatchers_[gateway]->choose(
-      states, {.conversation = static_cast<int64_t>(sent.conversation),
-               .prompt = sent.prompt,
-               .adapter = adapter,
-               .draw = base::random_bits(options_.seed ^ kRouterStream, routed_++),
-               .now_ns = now_ns});
+  Dispatcher::Asked asked = asked_of(now_ns, sent);
+  asked.may_split =
+      records_[static_cast<size_t>(request)].output_tokens == 0 && asked.output_max > 1;
+  sent.replica = dispatchers_[gateway]->choose(states, asked);
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   sent.sent_ns = now_ns;
   sent.predicted_s = dispatchers_[gateway]->predicted_s();
   if (control_) control_->note_sent(now_ns);
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
-  const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
-  request::GenerationRequest asked{.prompt = sent.prompt};
-  asked.adapter.identity = adapter;
-  asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
-  asked.stop.max_new_tokens = output_of(turn);
-  if (records_[static_cast<size_t>(request)].output_tokens > 0) {
-    asked.resumed = {{.index = 0, .tokens = sent.answer}};
-  }
-  const auto index = static_cast<size_t>(sent.replica);
-  const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
-  if (!taken.ok()) return fail(now_ns, request, taken.error().message);
-  schedule(index);
-}
-
-// Of a request of the load's mean length, alone: what the autoscaler assumes until it has seen
-// some.
-double Fleet::service_s_assumed() const {
-  const workload::OfferedLoad load = workload::offered_load(workload_);
-  const cluster::StepCosts costs = step_costs(times_, options_.replica.capacity);
-  const double step_s = costs.fixed_s + costs.row_s + costs.context_token_s * load.prompt_tokens;
-  return load.prompt_tokens * costs.prefill_token_s + load.output_tokens * step_s;
+  const int decoder = dispatchers_[gateway]->chosen().decoder;
+  sent.leg = submit(now_ns, request, sent.replica, Leg::Kind::kWhole);
+  if (sent.leg < 0) return fail(now_ns, request, why_not_);
+  sent.splits = decoder >= 0;
+  if (!sent.splits) return;
+  ++result_.travel.split;
+  fetch_ahead(now_ns, request, decoder);
 }
 
 // One pending event a replica: an older one is known by its version and passed over.
@@ -441,6 +401,7 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   updates_.clear();
   replicas_[replica]->wake(now_ns, updates_);
   for (const Replica::Update& update : updates_) take(update);
+  exchange(now_ns, replica);
   if (looks_at_prefixes()) note_events(replica, replicas_[replica]->take_kv_events());
   schedule(replica);
   if (!control_) return;
@@ -449,9 +410,26 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
 }
 
 void Fleet::take(const Replica::Update& update) {
-  const auto index = static_cast<size_t>(update.request);
+  Leg& leg = legs_[static_cast<size_t>(update.request)];
+  if (leg.is_over) return;
+  leg.is_over = update.ended;
+  switch (leg.kind) {
+    case Leg::Kind::kAhead:
+      return;
+    case Leg::Kind::kWarmUp:
+      if (update.ended) end_warm_up(update.at_ns, Leg(leg), update);
+      return;
+    case Leg::Kind::kWhole:
+      break;
+  }
+  const Request& request = requests_[static_cast<size_t>(leg.request)];
+  // Its client has left, or another replica goes on.
+  if (!request.done && request.leg == update.request) take_whole(leg.request, update);
+}
+
+void Fleet::take_whole(int64_t number, const Replica::Update& update) {
+  const auto index = static_cast<size_t>(number);
   Request& request = requests_[index];
-  if (request.done) return;  // its client has left
   report::RequestRecord& record = records_[index];
   const bool is_far = request.replica >= 0 &&
                       dispatchers_[request.gateway]->is_far(static_cast<size_t>(request.replica));
@@ -481,18 +459,25 @@ void Fleet::take(const Replica::Update& update) {
       record.pieces.back().at_ns = seen_ns;
       ++record.pieces.back().tokens;
     }
+    if (request.cut_ns >= 0) {
+      result_.travel.gap_s += static_cast<double>(seen_ns - request.cut_ns) * 1e-9;
+      request.cut_ns = -1;
+    }
     if (options_.replica.checks) check_token(index, *update.token);
     ++record.output_tokens;
     const auto& turns = workload_.conversations[request.conversation].turns;
-    if (request.turn + 1 < turns.size() || options_.answers_go_on) {
+    if (request.turn + 1 < turns.size() || options_.answers_go_on || splits()) {
       request.answer.push_back(*update.token);
     }
   }
-  if (!update.ended) return;
+  if (!update.ended) {
+    if (request.splits && update.token) consider_split(update.at_ns, number);
+    return;
+  }
   record.cached_tokens = update.cached_tokens;
-  if (update.failed) return fail(seen_ns, update.request, "a step failed");
+  if (update.failed) return fail(seen_ns, number, "a step failed");
   record.ok = true;
-  finish(seen_ns, update.request);
+  finish(seen_ns, number);
 }
 
 void Fleet::check_token(size_t request, TokenId token) const {
@@ -544,6 +529,8 @@ void Fleet::finish(int64_t now_ns, int64_t request) {
   }
   Request& done = requests_[index];
   done.done = true;
+  drop_beside(request);
+  end_split(done, result_.travel.ended);
   if (control_ && records_[index].ok && done.retries == 0) note_served(records_[index], done);
   note_finished(now_ns, done);
   last_ns_ = std::max(last_ns_, now_ns);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -12,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "cost_model/step_time.h"
+#include "simulator/shared_links.h"
 #include "simulator/simulation.h"
 #include "workload/draws.h"
 
@@ -22,7 +25,12 @@ inline int64_t nanoseconds(double seconds) {
   return static_cast<int64_t>(std::llround(seconds * 1e9));
 }
 
+inline constexpr uint64_t kRouterStream = 0x726F75746572;
+
 int replicas_max(const SimulationOptions& options);
+// A turn's tokens behind those of the turns before it.
+std::vector<TokenId> prompt_of(const workload::Turn& turn, std::vector<TokenId> history,
+                               int vocab_size);
 
 struct Event {
   enum class Kind {
@@ -35,6 +43,8 @@ struct Event {
     kReplicaReady,
     kPatienceEnds,
     kHoldEnds,
+    kLinkEnds,   // of some transfer, if `version` is the links'
+    kDelivered,  // the part of a fetch that is on its way
   };
 
   int64_t at_ns = 0;
@@ -57,6 +67,7 @@ struct Request {
   int64_t first_ns = -1;
   int64_t sent_ns = -1;  // to its replica
   int replica = -1;
+  int64_t leg = -1;         // that its client hears
   size_t gateway = 0;       // that sent it there
   double predicted_s = 0;   // until its first token; 0: nobody did
   int retries = 0;          // by the gateway, of this attempt
@@ -65,8 +76,48 @@ struct Request {
   bool is_held = false;
   bool is_returned = false;  // its replica has died: the gateway has it again
   bool done = false;
+  // Where it is split, until it is handed over.
+  bool splits = false;
+  double step_s = 0;             // of a further token, as its gateway predicted
+  int64_t hit_tokens = 0;        // of its prompt, at who goes on, likewise
+  int64_t ahead_hit_tokens = 0;  // likewise, before it fetched
+  int64_t ahead = -1;            // the leg that fetches while its prompt is computed
+  int64_t warm_up = -1;          // the leg that computes what was said
+  int64_t warm_up_ns = 0;        // since when
+  int decoders_tried = 0;
+  int64_t cut_ns = -1;          // it was handed over and has said nothing since
   std::vector<TokenId> prompt;  // whole, until it is done: a retry sends it again
   std::vector<TokenId> answer;  // kept where another turn follows
+};
+
+// What a replica was asked for a request's sake.
+struct Leg {
+  enum class Kind {
+    kWhole,   // its answer, or the rest of it
+    kAhead,   // to fetch its prompt's keys and values
+    kWarmUp,  // to compute what was said, for a token that nobody hears
+  };
+  int64_t request = 0;
+  int replica = -1;
+  Kind kind = Kind::kWhole;
+  bool is_over = false;
+};
+
+// What one replica fetches from another.
+struct Fetch {
+  kv::PeerFetch asked;
+  size_t from = 0;
+  size_t to = 0;
+  int64_t begun_ns = 0;  // the part that is on its way
+  int64_t moving_ns = 0;
+  std::deque<std::vector<kv::PeerOffer::Block>> parts;   // offered; the first one moves
+  std::deque<std::vector<kv::PeerOffer::Block>> flying;  // that have left, and are not there yet
+  int64_t transfer = -1;                                 // of the first one; -1: none moves
+  bool is_offered = false;                               // all that will be
+  int prefix_blocks = 0;                                 // that this makes whole
+  std::vector<kv::PeerFetched::Block> arrived;
+  kv::PerGroup<size_t> rooms_taken;
+  int64_t bytes = 0;
 };
 
 class Fleet {
@@ -109,6 +160,31 @@ class Fleet {
   void finish(int64_t now_ns, int64_t request);
   void wake(int64_t now_ns, size_t replica);
   void take(const Replica::Update& update);
+  void take_whole(int64_t number, const Replica::Update& update);
+  // Of requests that are split (fleet_split.cc).
+  std::span<const ReplicaState> seen_states(size_t gateway);
+  Dispatcher::Asked asked_of(int64_t now_ns, const Request& request);
+  int64_t submit(int64_t now_ns, int64_t request, int replica, Leg::Kind kind);
+  void cancel(int64_t leg);
+  void fetch_ahead(int64_t now_ns, int64_t request, int decoder);
+  void consider_split(int64_t now_ns, int64_t request);
+  void hand_over(int64_t now_ns, int64_t request, int preferred);
+  static void end_split(Request& request, int64_t& outcome);
+  void end_warm_up(int64_t now_ns, const Leg& leg, const Replica::Update& update);
+  void drop_beside(int64_t request);
+  void lose_legs(int64_t now_ns, size_t replica);
+  // Of what replicas fetch from each other (fleet_transfers.cc).
+  void exchange(int64_t now_ns, size_t replica);
+  void begin_fetch(int64_t now_ns, size_t replica, kv::PeerFetch asked);
+  void take_offer(int64_t now_ns, size_t replica, kv::PeerOffer offer);
+  void move_next(int64_t now_ns, int64_t fetch);
+  void deliver(int64_t now_ns, int64_t fetch);
+  void end_fetch(int64_t now_ns, int64_t fetch, kv::PeerFetched::Outcome outcome);
+  void lose_transfers(int64_t now_ns, size_t replica);
+  void watch_links();
+  void end_moves(int64_t now_ns);
+  int64_t bytes_whole(const Fetch& fetch) const;
+  bool splits() const { return options_.split.mode != gateway::SplitConfig::Mode::kOff; }
   void check_token(size_t request, TokenId token) const;
   void check_ledgers();
   void schedule(size_t replica);
@@ -132,9 +208,7 @@ class Fleet {
   void send_held(int64_t now_ns);
   void retire_if_empty(int64_t now_ns, size_t replica);
   bool only_scaling_left() const;
-  double service_s_assumed() const;
   double drawn(const std::vector<double>& residuals);
-  std::vector<TokenId> prompt_of(const Request& request) const;
   int64_t adapter_of(size_t conversation) const;
   int output_of(const workload::Turn& turn) const {
     return turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
@@ -153,6 +227,13 @@ class Fleet {
     std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported;
   };
   std::vector<Heard> heard_;
+  std::vector<Leg> legs_;
+  std::string why_not_;  // a replica did not take the last leg that it was asked
+  std::optional<SharedLinks> links_;
+  std::map<int64_t, Fetch> fetches_;
+  std::map<int64_t, int64_t> moving_;  // by transfer, its fetch
+  int64_t next_fetch_ = 0;
+  int64_t links_version_ = 0;
   std::optional<PoolControl> control_;
   std::deque<int64_t> held_;               // requests for which no replica has a free slot
   std::vector<ReplicaState> free_states_;  // of the replicas as send_held() sees them

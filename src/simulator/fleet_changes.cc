@@ -60,6 +60,7 @@ void Fleet::retire_if_empty(int64_t now_ns, size_t replica) {
   if (replicas_[replica]->running_count() + replicas_[replica]->queued_count() > 0) return;
   control_->note_gone(static_cast<int>(replica), now_ns);
   counts_[replica] += replicas_[replica]->counts();
+  lose_transfers(now_ns, replica);
   replicas_[replica] = make_replica(replica);  // what it had cached is gone with it
   note_lost(replica);
   schedule(replica);
@@ -103,9 +104,10 @@ void Fleet::end_fault(const Fault& fault) {
 // an error to its client.
 void Fleet::crash(int64_t now_ns, size_t replica) {
   counts_[replica] += replicas_[replica]->counts();
+  states_[replica].is_up = false;
+  lose_transfers(now_ns, replica);
   replicas_[replica] = make_replica(replica);
   replicas_[replica]->slow_down(slowness_[replica]);
-  states_[replica].is_up = false;
   note_lost(replica);
   if (control_) control_->note_died(static_cast<int>(replica), now_ns);
   schedule(replica);
@@ -114,7 +116,9 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
     Request& request = requests_[i];
     if (request.done || request.replica != static_cast<int>(replica)) continue;
     const bool has_begun = records_[i].first_byte_ns >= 0;
-    if (has_begun && options_.answers_go_on) {
+    drop_beside(static_cast<int64_t>(i));
+    const bool was_split = std::exchange(request.splits, false);
+    if (has_begun && (options_.answers_go_on || was_split)) {
       ++result_.moved;
       redispatch(now_ns, static_cast<int64_t>(i));
       continue;
@@ -125,6 +129,7 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
     }
     redispatch(now_ns, static_cast<int64_t>(i));
   }
+  lose_legs(now_ns, replica);
 }
 
 void Fleet::redispatch(int64_t now_ns, int64_t request) {
@@ -184,11 +189,7 @@ void Fleet::leave(int64_t now_ns, int64_t request) {
   if (sent.done || records_[index].first_byte_ns >= 0) return;
   ++result_.left;
   if (std::exchange(sent.is_held, false)) std::erase(held_, request);
-  if (sent.replica >= 0) {
-    const auto replica = static_cast<size_t>(sent.replica);
-    replicas_[replica]->cancel(request);
-    schedule(replica);
-  }
+  if (sent.replica >= 0) cancel(sent.leg);
   records_[index].error = "its client left";
   finish(now_ns, request);
 }
@@ -207,6 +208,9 @@ bool Fleet::tries_again(int64_t now_ns, int64_t request) {
   ++sent.attempts;
   ++result_.client_retries;
   note_finished(now_ns, sent);
+  drop_beside(request);
+  sent.splits = false;
+  sent.decoders_tried = 0;
   sent.replica = -1;
   sent.retries = 0;
   sent.answer.clear();

@@ -12,6 +12,7 @@ namespace pelton::simulator {
 namespace {
 
 constexpr double kHour_s = 3600;
+constexpr size_t kSlowest = 100;
 constexpr std::string_view kLeft = "its client left";
 
 bool has_left(const report::RequestRecord& record) {
@@ -72,7 +73,54 @@ FleetFigures figures_of(const SimulationOptions& options, const SimulationResult
         counts.held_s / static_cast<double>(std::max<int64_t>(figures.requests, 1));
   }
   if (price > 0) figures.cost = price * figures.replica_hours;
+  for (const ReplicaCounts& counts : result.replicas) {
+    figures.used_hours += static_cast<double>(counts.busy_ns) * 1e-9 / kHour_s;
+  }
+  double served_s = 0;
+  for (size_t i = 0; i < std::min(result.journeys.size(), result.records.size()); ++i) {
+    const double sent_s = result.journeys[i].sent_s;
+    if (!result.records[i].ok || sent_s < 0) continue;
+    served_s += static_cast<double>(result.records[i].end_ns) * 1e-9 - sent_s;
+  }
+  const int slots = std::max(options.replica.capacity.sequences_max, 1);
+  figures.needed_hours = served_s / slots / kHour_s;
   return figures;
+}
+
+std::vector<SlowRequest> slowest(const SimulationResult& result, size_t most) {
+  std::vector<SlowRequest> all;
+  for (size_t i = 0; i < std::min(result.journeys.size(), result.records.size()); ++i) {
+    const report::RequestRecord& record = result.records[i];
+    const Journey& journey = result.journeys[i];
+    if (!record.ok || record.first_byte_ns < 0) continue;
+    const double due_s = static_cast<double>(record.due_ns) * 1e-9;
+    SlowRequest one{.number = static_cast<int64_t>(i),
+                    .due_s = due_s,
+                    .first_s = static_cast<double>(record.first_byte_ns - record.due_ns) * 1e-9,
+                    .sent_s = std::max(journey.sent_s - due_s, 0.0),
+                    .further_s = static_cast<double>(record.end_ns - record.first_byte_ns) * 1e-9,
+                    .input = record.input_tokens,
+                    .cached = record.cached_tokens,
+                    .output = record.output_tokens,
+                    .replica = journey.replica,
+                    .retries = journey.retries};
+    all.push_back(std::move(one));
+  }
+  const size_t count = std::min(most, all.size());
+  std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(count), std::greater<>(),
+                            &SlowRequest::first_s);
+  all.resize(count);
+  for (SlowRequest& one : all) {
+    if (one.retries > 0) {
+      one.why = fmt::format("its replica died, {} time{}", one.retries, one.retries > 1 ? "s" : "");
+    } else if (one.sent_s > one.first_s / 2) {
+      one.why = fmt::format("{:.3g} s until a replica had a free slot", one.sent_s);
+    } else {
+      one.why = fmt::format("{:.3g} s at its replica: {} tokens of its prompt, and what was before",
+                            one.first_s - one.sent_s, one.input - one.cached);
+    }
+  }
+  return all;
 }
 
 FleetTimeline timeline_of(const SimulationOptions& options, const SimulationResult& result,
@@ -102,7 +150,8 @@ PlayedFleet played_fleet(std::string name, const SimulationOptions& options,
   PlayedFleet fleet{.name = std::move(name),
                     .figures = figures_of(options, result, late_s, price),
                     .timeline = timeline_of(options, result, late_s),
-                    .steps = {}};
+                    .steps = {},
+                    .slow = slowest(result, kSlowest)};
   if (!result.scaling) return fleet;
   fleet.steps = result.scaling->history.steps();
   fleet.steps_count = result.scaling->history.steps_count();
@@ -147,6 +196,8 @@ void write_figures(base::JsonWriter& w, const FleetFigures& figures) {
   w.key("direction_changes").integer(figures.direction_changes);
   put("held_mean_s", figures.held_mean_s);
   put("cost", figures.cost);
+  w.key("used_hours").number(figures.used_hours);
+  w.key("needed_hours").number(figures.needed_hours);
   w.end_object();
 }
 

@@ -29,7 +29,26 @@ struct FleetFigures {
   int direction_changes = 0;
   std::optional<double> held_mean_s;  // in the gateway, of all requests
   std::optional<double> cost;         // where a replica's price is known
+  double used_hours = 0;              // of replicas, with a step running
+  double needed_hours = 0;  // what was answered took so much of replicas, were all slots filled
 };
+
+// One that waited long, and what for.
+struct SlowRequest {
+  int64_t number = 0;  // in the order of their sending
+  double due_s = 0;
+  double first_s = 0;    // until its first token
+  double sent_s = 0;     // of these, until it was sent to a replica
+  double further_s = 0;  // from the first token to the last
+  int64_t input = 0;
+  int64_t cached = 0;
+  int64_t output = 0;
+  int replica = -1;
+  int retries = 0;
+  std::string why;
+};
+// Of those that were answered, by the time to the first token.
+std::vector<SlowRequest> slowest(const SimulationResult& result, size_t most);
 
 // `price`: of a replica for an hour; 0: not known.
 FleetFigures figures_of(const SimulationOptions& options, const SimulationResult& result,
@@ -51,6 +70,7 @@ struct PlayedFleet {
   FleetTimeline timeline;
   std::vector<ScalingStep> steps;
   int64_t steps_count = 0;  // also those that are not kept
+  std::vector<SlowRequest> slow = {};
 };
 PlayedFleet played_fleet(std::string name, const SimulationOptions& options,
                          const SimulationResult& result, double late_s, double price);

@@ -62,6 +62,27 @@ std::string named(const std::string& what, const PlayedFleet& fleet, size_t coun
   return count > 1 ? fmt::format("{}: {}", fleet.name, what) : what;
 }
 
+// Long times in hours or days.
+void set_unit(std::vector<Plot>& plots, std::span<const PlayedFleet> fleets) {
+  constexpr double kHour_s = 3600;
+  constexpr double kDay_s = 86'400;
+  double end_s = 0;
+  for (const PlayedFleet& one : fleets) end_s = std::max(end_s, end_of(one.timeline));
+  if (end_s < 3 * kHour_s) return;
+  const double unit_s = end_s < 3 * kDay_s ? kHour_s : kDay_s;
+  for (Plot& plot : plots) {
+    plot.x_label = unit_s == kDay_s ? "days from the start" : "hours from the start";
+    for (PlotSeries& series : plot.series) {
+      for (report::PlotPoint& point : series.points) point.x /= unit_s;
+    }
+  }
+}
+
+// Of a replica for an hour; 0: not known.
+double price_of(const FleetFigures& figures) {
+  return figures.cost && figures.replica_hours > 0 ? *figures.cost / figures.replica_hours : 0;
+}
+
 std::vector<Plot> time_plots(std::span<const PlayedFleet> fleets) {
   const std::string axis = "seconds from the start";
   Plot load{.title = "Load", .x_label = axis, .y_label = "requests/s", .series = {}};
@@ -78,6 +99,7 @@ std::vector<Plot> time_plots(std::span<const PlayedFleet> fleets) {
             .y_label = "requests/s",
             .series = {}};
   Plot hours{.title = "Replica-hours so far", .x_label = axis, .y_label = "hours", .series = {}};
+  Plot money{.title = "Money so far", .x_label = axis, .y_label = "dollars", .series = {}};
   const size_t count = std::min(fleets.size(), kFleetsInAPlot);
   for (size_t i = 0; i < count; ++i) {
     const FleetTimeline& timeline = fleets[i].timeline;
@@ -110,9 +132,18 @@ std::vector<Plot> time_plots(std::span<const PlayedFleet> fleets) {
     if (!spent.points.empty()) {
       spent.points.back().y = (sum_s + present * (end_of(timeline) - since_s)) / 3600;
     }
+    if (const double price = price_of(fleets[i].figures); price > 0) {
+      PlotSeries paid = spent;
+      paid.name = named("paid", fleets[i], count);
+      for (report::PlotPoint& point : paid.points) point.y *= price;
+      money.series.push_back(std::move(paid));
+    }
     hours.series.push_back(std::move(spent));
   }
-  return {load, replicas, held, late, hours};
+  std::vector<Plot> plots = {load, replicas, late, held, hours};
+  if (!money.series.empty()) plots.push_back(std::move(money));
+  set_unit(plots, fleets);
+  return plots;
 }
 
 std::string number_cell(const std::optional<double>& value) {
@@ -125,6 +156,7 @@ std::string table(const std::string& first, std::span<const PlayedFleet> fleets)
       "<th>lost</th><th>left</th><th>TTFT p50, s</th><th>p90</th><th>p99</th>"
       "<th>output tokens/s</th><th>replica-hours</th><th>most</th><th>started</th>"
       "<th>starts failed</th><th>changes of direction</th><th>held, s (mean)</th><th>cost</th>"
+      "<th>hours used</th><th>hours needed</th>"
       "</tr></thead><tbody>\n",
       html_escape(first));
   for (const PlayedFleet& fleet : fleets) {
@@ -132,12 +164,13 @@ std::string table(const std::string& first, std::span<const PlayedFleet> fleets)
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
-        "<td>{}</td></tr>\n",
+        "<td>{}</td><td>{}</td><td>{}</td></tr>\n",
         html_escape(fleet.name), one.requests, one.late, one.lost, one.left,
         number_cell(one.ttft_p50_s), number_cell(one.ttft_p90_s), number_cell(one.ttft_p99_s),
         report::short_number(one.output_tokens_per_s), report::short_number(one.replica_hours),
         one.most, one.started, one.failed_starts, one.direction_changes,
-        number_cell(one.held_mean_s), number_cell(one.cost));
+        number_cell(one.held_mean_s), number_cell(one.cost), report::short_number(one.used_hours),
+        report::short_number(one.needed_hours));
   }
   return out + "</tbody></table></div>\n";
 }
@@ -160,16 +193,51 @@ std::string steps(const PlayedFleet& fleet) {
   return out;
 }
 
+// What kept those that waited longest.
+std::string slow_table(const PlayedFleet& fleet) {
+  if (fleet.slow.empty()) return "";
+  std::string out = fmt::format(
+      "<h2>The {} slowest first tokens</h2>\n<div class=\"scroll\"><table><thead><tr>"
+      "<th>request</th><th>due, s</th><th>first token, s</th><th>until sent, s</th>"
+      "<th>answer, s</th><th>prompt</th><th>cached</th><th>output</th><th>replica</th>"
+      "<th>what for</th></tr></thead><tbody>\n",
+      fleet.slow.size());
+  for (const SlowRequest& one : fleet.slow) {
+    out += fmt::format(
+        "<tr><td>{}</td><td>{:.1f}</td><td>{:.3g}</td><td>{:.3g}</td><td>{:.3g}</td><td>{}</td>"
+        "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        one.number, one.due_s, one.first_s, one.sent_s, one.further_s, one.input, one.cached,
+        one.output, one.replica < 0 ? "-" : std::to_string(one.replica), html_escape(one.why));
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+// Of several lines: as they stand, since their columns are even.
+std::string note_html(const std::string& note) {
+  if (note.find('\n') == std::string::npos) {
+    return fmt::format("<p class=\"sub\">{}</p>\n", html_escape(note));
+  }
+  std::string out = "<div class=\"scroll\"><pre>";
+  for (size_t at = 0; at < note.size();) {
+    const size_t end = std::min(note.find('\n', at), note.size());
+    out += html_escape(std::string_view(note).substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
+  return out + "</pre></div>\n";
+}
+
 }  // namespace
 
 std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleets) {
   std::string out = report::page_begin(page.title);
   for (const std::string& note : page.notes) {
-    out += fmt::format("<p class=\"sub\">{}</p>\n", html_escape(note));
+    out += note_html(note);
   }
   out += table(page.first, fleets);
   if (!page.plots.empty()) {
-    out += "<div class=\"plots\">\n";
+    // One alone would be as wide as the page.
+    out += page.plots.size() == 1 ? "<div class=\"plots\" style=\"max-width:40rem\">\n"
+                                  : "<div class=\"plots\">\n";
     for (const Plot& plot : page.plots) out += report::plot_figure(plot);
     out += "</div>\n";
   }
@@ -183,6 +251,7 @@ std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleet
   for (const PlayedFleet& fleet : fleets.subspan(0, std::min(fleets.size(), kFleetsInAPlot))) {
     out += steps(fleet);
   }
+  if (fleets.size() == 1) out += slow_table(fleets.front());
   return out + "</main></body></html>\n";
 }
 
@@ -199,15 +268,20 @@ std::vector<Plot> sweep_plots(const std::string& what, std::span<const double> v
     }
     return plot;
   };
-  return {curve("99th percentile of the time to the first token", "seconds",
-                [](const FleetFigures& one) { return one.ttft_p99_s; }),
-          curve("Late, lost and left", "% of the requests",
-                [](const FleetFigures& one) {
-                  return std::optional(100 * static_cast<double>(one.late + one.lost + one.left) /
-                                       static_cast<double>(std::max<int64_t>(one.requests, 1)));
-                }),
-          curve("Replica-hours", "hours",
-                [](const FleetFigures& one) { return std::optional(one.replica_hours); })};
+  std::vector<Plot> plots = {
+      curve("99th percentile of the time to the first token", "seconds",
+            [](const FleetFigures& one) { return one.ttft_p99_s; }),
+      curve("Late, lost and left", "% of the requests",
+            [](const FleetFigures& one) {
+              return std::optional(100 * static_cast<double>(one.late + one.lost + one.left) /
+                                   static_cast<double>(std::max<int64_t>(one.requests, 1)));
+            }),
+      curve("Replica-hours", "hours",
+            [](const FleetFigures& one) { return std::optional(one.replica_hours); })};
+  if (std::ranges::any_of(fleets, [](const auto& one) { return one.figures.cost.has_value(); })) {
+    plots.push_back(curve("Money", "dollars", [](const FleetFigures& one) { return one.cost; }));
+  }
+  return plots;
 }
 
 }  // namespace pelton::simulator

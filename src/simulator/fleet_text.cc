@@ -1,8 +1,11 @@
 #include "simulator/fleet_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "base/json_writer.h"
 
 namespace pelton::simulator {
 namespace {
@@ -78,6 +81,51 @@ std::string scaling_text(const SimulationResult& result) {
       counts.replicas_most, counts.started, counts.direction_changes);
 }
 
+bool travels(const SimulationOptions& options) {
+  for (const kv::GroupCapacity& group : options.replica.capacity.groups) {
+    if (group.block_counts[kv::kHost] > 0) return true;
+  }
+  return false;
+}
+
+struct TravelFigures {
+  int64_t asked = 0;  // tokens of prompts
+  kv::PerTier<int64_t> found{};
+  int64_t fetched = 0;
+  int64_t computed = 0;
+  double bytes_share = 0;  // of what moving all groups whole would have taken
+  double recomputed_share = 0;
+  double gap_s = 0;
+  double prefill_busy = 0;
+  double decode_busy = 0;
+};
+
+TravelFigures travel_figures(const SimulationOptions& options, const SimulationResult& result) {
+  const engine::SchedulerCounters all = sum_of(result).scheduler;
+  const TravelCounts& counts = result.travel;
+  const auto share = [](int64_t part, int64_t of) {
+    return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(of, 1));
+  };
+  TravelFigures one{
+      .asked = all.prompt_tokens,
+      .found = all.prompt_tokens_cached_by_tier,
+      .fetched = all.prompt_tokens_from_peers,
+      .computed = all.prompt_tokens - all.prompt_tokens_cached,
+      .bytes_share = share(counts.bytes, counts.bytes_whole),
+      .recomputed_share =
+          share(counts.recomputed_tokens, counts.recomputed_tokens + counts.found_tokens),
+      .gap_s = counts.gap_s / static_cast<double>(std::max<int64_t>(counts.handed_over, 1))};
+  for (size_t i = 0; i < result.replicas.size(); ++i) {
+    const double busy =
+        static_cast<double>(result.replicas[i].busy_ns) * 1e-9 / std::max(result.duration_s, 1e-9);
+    const bool prefills = std::cmp_less(i, options.prefill_replicas);
+    const int pool =
+        prefills ? options.prefill_replicas : options.replica_count - options.prefill_replicas;
+    (prefills ? one.prefill_busy : one.decode_busy) += busy / std::max(pool, 1);
+  }
+  return one;
+}
+
 // On average, of those that were there.
 double replicas_of(const SimulationOptions& options, const SimulationResult& result) {
   if (!result.scaling) return options.replica_count;
@@ -104,14 +152,75 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "{}{}{}modelled, not measured; {:.0f} times faster than real\n",
+      "{}{}{}{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
       rows / slots * 100, all.steps, all.steps_failed, scaling_text(result),
       spread_text(options, result), zones_text(result), cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
-      predictions_text(result), result.duration_s / std::max(took_s, 1e-9));
+      predictions_text(result), travel_text(options, result),
+      result.duration_s / std::max(took_s, 1e-9));
+}
+
+std::string travel_text(const SimulationOptions& options, const SimulationResult& result) {
+  if (!travels(options)) return "";
+  constexpr double kGiB = 1 << 30;
+  const TravelFigures one = travel_figures(options, result);
+  const auto percent = [&](int64_t tokens) {
+    return 100 * static_cast<double>(tokens) / static_cast<double>(std::max<int64_t>(one.asked, 1));
+  };
+  std::string text = fmt::format(
+      "prompts found: on the device {:.1f} %, host {:.1f} %, disk {:.1f} %, fetched {:.1f} %; "
+      "computed {:.1f} %\n",
+      percent(one.found[kv::kDevice]), percent(one.found[kv::kHost]), percent(one.found[kv::kDisk]),
+      percent(one.fetched), percent(one.computed));
+  const TravelCounts& counts = result.travel;
+  if (options.replica.paths.links_peers()) {
+    text += fmt::format(
+        "moved between replicas {:.3f} GiB in {} transfers; groups whole {:.3f} "
+        "GiB: {:.4f} of it\n",
+        static_cast<double>(counts.bytes) / kGiB, counts.transfers,
+        static_cast<double>(counts.bytes_whole) / kGiB, one.bytes_share);
+  }
+  if (options.split.mode == gateway::SplitConfig::Mode::kOff) return text;
+  text += fmt::format(
+      "split {} requests: handed over {}, ended before {}, no decoder {}, failed {}; gap {:.1f} ms "
+      "on average; recomputed though it was there {:.2f} % ({} tokens)\n",
+      counts.split, counts.handed_over, counts.ended, counts.no_decoder, counts.failed,
+      one.gap_s * 1e3, 100 * one.recomputed_share, counts.recomputed_tokens);
+  if (options.prefill_replicas > 0) {
+    text += fmt::format("prefill pool of {}: busy {:.1f} %; decode pool of {}: busy {:.1f} %\n",
+                        options.prefill_replicas, 100 * one.prefill_busy,
+                        options.replica_count - options.prefill_replicas, 100 * one.decode_busy);
+  }
+  return text;
+}
+
+std::string with_travel(std::string json, const SimulationOptions& options,
+                        const SimulationResult& result) {
+  if (!travels(options)) return json;
+  const TravelFigures one = travel_figures(options, result);
+  const TravelCounts& counts = result.travel;
+  json.resize(json.rfind('}'));
+  json += ",\"travel\":";
+  base::JsonWriter w(json);
+  w.begin_object();
+  w.key("prompt_tokens").number(one.asked).key("found_on_device").number(one.found[kv::kDevice]);
+  w.key("found_on_host").number(one.found[kv::kHost]);
+  w.key("found_on_disk").number(one.found[kv::kDisk]).key("fetched").number(one.fetched);
+  w.key("computed").number(one.computed).key("transfers").number(counts.transfers);
+  w.key("bytes").number(counts.bytes).key("bytes_of_whole_groups").number(counts.bytes_whole);
+  w.key("split").number(counts.split).key("handed_over").number(counts.handed_over);
+  w.key("ended").number(counts.ended).key("no_decoder").number(counts.no_decoder);
+  w.key("failed").number(counts.failed).key("recomputed_tokens").number(counts.recomputed_tokens);
+  w.key("gap_s")
+      .number(one.gap_s)
+      .key("prefill_replicas")
+      .number(int64_t{options.prefill_replicas});
+  w.key("prefill_busy").number(one.prefill_busy).key("decode_busy").number(one.decode_busy);
+  w.end_object();
+  return json + "}\n";
 }
 
 }  // namespace pelton::simulator

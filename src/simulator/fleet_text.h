@@ -15,4 +15,11 @@ double cached_share(const SimulationResult& result);
 std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
                        const std::string& load, double took_s);
 
+// Where keys and values lie beyond the device, or travel: what was found in which tier, what was
+// moved, what split requests came to. Empty elsewhere.
+std::string travel_text(const SimulationOptions& options, const SimulationResult& result);
+// The same as a member "travel" of a result.
+std::string with_travel(std::string json, const SimulationOptions& options,
+                        const SimulationResult& result);
+
 }  // namespace pelton::simulator

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -70,7 +71,9 @@ PoolControl::PoolControl(const Options& options)
   report_.incarnation = 1;
   for (int i = 0; i < options.asked.replicas; ++i) {
     // They were there before: their age keeps none of them from going.
-    replicas_[static_cast<size_t>(i)] = {.phase = Phase::kReady, .ready_ns = -3'600'000'000'000};
+    Replica& one = replicas_[static_cast<size_t>(i)];
+    one = {.phase = Phase::kReady, .ready_ns = -3'600'000'000'000};
+    one.id = id_of(one);
   }
   most_ = options.asked.replicas;
   if (!options_.asked.record) return;
@@ -110,8 +113,16 @@ void PoolControl::note_finished(int64_t now_ns, bool was_sent) {
   --(was_sent ? in_service_ : held_);
 }
 
-std::string PoolControl::id_of(size_t replica) const {
-  return fmt::format("{}.{}", replica, replicas_[replica].starts);
+void PoolControl::note_amounts(int64_t now_ns, const Amounts& amounts) {
+  pass(now_ns);
+  report_.requests = amounts.requests;
+  report_.finished = amounts.finished;
+  held_ = static_cast<int>(std::lround(std::min<double>(amounts.held, INT32_MAX)));
+  in_service_ = static_cast<int>(std::lround(std::min<double>(amounts.in_service, INT32_MAX)));
+}
+
+std::string PoolControl::id_of(const Replica& replica) const {
+  return fmt::format("{}.{}", &replica - replicas_.data(), replica.starts);
 }
 
 size_t PoolControl::place_of(const std::string& id) const {
@@ -133,6 +144,7 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
                               .start_s_assumed = options_.asked.start_seconds(),
                               .start_again_ns = start_again_ns_,
                               .unix_s = options_.asked.begin_unix_s + now_ns / 1'000'000'000};
+  facts.replicas.reserve(replicas_.size());
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const Replica& one = replicas_[i];
     if (one.phase == Phase::kGone) continue;
@@ -146,7 +158,7 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
       phase = is_first ? autoscaler::ReplicaPhase::kOrdered : autoscaler::ReplicaPhase::kStarting;
       if (ended != one.progress_ns.begin()) progress_ns = *std::prev(ended);
     }
-    facts.replicas.push_back({.id = id_of(i),
+    facts.replicas.push_back({.id = one.id,
                               .phase = phase,
                               .ordered_ns = one.ordered_ns,
                               .progress_ns = progress_ns,
@@ -165,6 +177,7 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
 // When it will be ready: the ends of its phases are drawn one after the other.
 int64_t PoolControl::order(Replica& replica, int64_t now_ns) {
   replica = {.phase = Phase::kOrdered, .ordered_ns = now_ns, .starts = replica.starts + 1};
+  replica.id = id_of(replica);
   std::vector<StartPhase> phases = options_.asked.phases;
   if (phases.empty()) phases = {{.name = "start", .seconds = options_.asked.start_s}};
   double after_s = 0;
@@ -214,9 +227,12 @@ void PoolControl::end_fault(const Fault& fault) {
 
 std::vector<PoolControl::Start> PoolControl::decide(int64_t now_ns,
                                                     std::span<const ReplicaState> replicas) {
-  const autoscaler::PoolFacts known = facts(now_ns, replicas);
-  const autoscaler::PoolDecision decision = scaler_.decide(known, now_ns);
-  if (options_.asked.record) {
+  autoscaler::PoolFacts known = facts(now_ns, replicas);
+  autoscaler::PoolDecision decision;
+  if (!options_.asked.record) {
+    decision = scaler_.decide(std::move(known), now_ns);
+  } else {
+    decision = scaler_.decide(known, now_ns);
     options_.asked.record(autoscaler::decision_line(options_.asked.pool, now_ns, known, decision));
   }
   report_.holds_for = decision.retirement;

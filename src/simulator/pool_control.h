@@ -67,7 +67,17 @@ class PoolControl {
   void note_returned(int64_t now_ns);  // its replica died, and it waits again
   void note_finished(int64_t now_ns, bool was_sent);
   // Of one that a single replica has answered, before it is finished.
-  void note_served(const autoscaler::ServedSums::Request& request) { report_.served.add(request); }
+  void note_served(const autoscaler::ServedSums::Request& request, int64_t count = 1) {
+    report_.served.add(request, count);
+  }
+  // All of it at once, by whoever counts himself: since the beginning, and now.
+  struct Amounts {
+    int64_t requests = 0;
+    int64_t finished = 0;
+    double held = 0;
+    double in_service = 0;
+  };
+  void note_amounts(int64_t now_ns, const Amounts& amounts);
 
   struct Start {
     int replica = 0;
@@ -110,7 +120,8 @@ class PoolControl {
     Phase phase = Phase::kGone;
     int64_t ordered_ns = 0;
     int64_t ready_ns = 0;
-    int64_t starts = 0;                // its identity, with its place
+    int64_t starts = 0;
+    std::string id;                    // its place and which start of it
     std::vector<int64_t> progress_ns;  // the ends of its phases, but the last one's
     bool fails = false;                // when it should be ready
     bool stands_by = false;            // of kOrdered: it will be kStandby
@@ -119,7 +130,7 @@ class PoolControl {
   Phase phase(int replica) const { return replicas_[static_cast<size_t>(replica)].phase; }
   void pass(int64_t now_ns);
   autoscaler::PoolFacts facts(int64_t now_ns, std::span<const ReplicaState> replicas);
-  std::string id_of(size_t replica) const;
+  std::string id_of(const Replica& replica) const;
   size_t place_of(const std::string& id) const;
   int64_t order(Replica& replica, int64_t now_ns);
   void carry_out(const autoscaler::PoolDecision& decision, int64_t now_ns);

@@ -12,6 +12,10 @@ namespace pelton::simulator {
 namespace {
 
 constexpr uint64_t kResidualStream = 0x7265736964;
+// Whoever waits for the disk or a peer looks again: for what has come, and whether it has waited
+// enough.
+constexpr int64_t kPollNs = 2'000'000;
+constexpr int64_t kIdlePollNs = 500'000'000;
 
 cost_model::Windows windows_of(const engine::ExecutorCapacity& capacity) {
   cost_model::Windows windows;
@@ -53,6 +57,12 @@ ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
   running_max = std::max(running_max, other.running_max);
   scheduler.prompt_tokens += other.scheduler.prompt_tokens;
   scheduler.prompt_tokens_cached += other.scheduler.prompt_tokens_cached;
+  for (size_t tier = 0; tier < kv::kTierCount; ++tier) {
+    scheduler.prompt_tokens_cached_by_tier[tier] +=
+        other.scheduler.prompt_tokens_cached_by_tier[tier];
+  }
+  scheduler.prompt_tokens_from_peers += other.scheduler.prompt_tokens_from_peers;
+  scheduler.blocks_offloaded += other.scheduler.blocks_offloaded;
   scheduler.prompt_tokens_shared += other.scheduler.prompt_tokens_shared;
   scheduler.preemptions_recompute += other.scheduler.preemptions_recompute;
   scheduler.preemptions_swap += other.scheduler.preemptions_swap;
@@ -65,6 +75,22 @@ ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
   scheduler.draft_tokens += other.scheduler.draft_tokens;
   scheduler.accepted_tokens += other.scheduler.accepted_tokens;
   adapters += other.adapters;
+  disk.blocks_written += other.disk.blocks_written;
+  disk.blocks_read += other.disk.blocks_read;
+  disk.writes_dropped += other.disk.writes_dropped;
+  disk.loads += other.disk.loads;
+  disk.loads_declined += other.disk.loads_declined;
+  disk.loads_late += other.disk.loads_late;
+  peers.fetches += other.peers.fetches;
+  peers.joined += other.peers.joined;
+  peers.declined += other.peers.declined;
+  peers.ahead += other.peers.ahead;
+  peers.late += other.peers.late;
+  peers.blocks_fetched += other.peers.blocks_fetched;
+  peers.bytes_fetched += other.peers.bytes_fetched;
+  peers.nothing += other.peers.nothing;
+  peers.failed += other.peers.failed;
+  peers.revoked += other.peers.revoked;
   return *this;
 }
 
@@ -96,13 +122,18 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
             {.prefix_cache = options.prefix_cache,
              .hash_seed = options.hash_seed,
              .events = options.kv_events_max > 0 ? &kv_events_ : nullptr,
+             .disk_writes = options.disk_writes,
              .policy = options.policy,
              .adaptive_drafts = options.adaptive_drafts},
             {.steps_in_flight_max = options.steps_in_flight_max,
              .overlapped_step_ns_max = options.overlapped_step_ns_max,
              .step_ns = warm_step_ns(times, windows_)},
             [this](base::FunctionRef<void(engine::AdmissionQueue&)> use) { use(line_); }),
-      adapters_(options.adapters) {}
+      adapters_(options.adapters) {
+  if (!options.prefix_cache) return;
+  if (executor_.disk() != nullptr) core_.adopt_kept(*executor_.disk());
+  if (options.paths.links_peers()) core_.turn_on_peers();
+}
 
 int64_t Replica::prompt_tokens_left() const {
   int64_t tokens = core_.scheduler().prompt_tokens_left();
@@ -151,7 +182,7 @@ Result<void> Replica::submit(int64_t now_ns, int64_t request, request::Generatio
 Result<void> Replica::enter(int64_t now_ns, NewRequest arrival) {
   TRY(line_.enter(arrival.asked, 1, now_ns));
   inbox_.push_back(std::move(arrival));
-  if (core_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
+  wake_up(now_ns);  // also one that waits for the disk or a peer
   return {};
 }
 
@@ -177,8 +208,14 @@ void Replica::end_use(int64_t now_ns, int64_t request) {
 }
 
 std::optional<int64_t> Replica::wakes_at_ns() const {
-  const std::optional<int64_t> of_steps =
+  std::optional<int64_t> of_steps =
       ready_ns_.empty() ? arrived_ns_ : std::optional(ready_ns_.front());
+  if (ready_ns_.empty() && polls_ns_) {
+    // Whoever waits for the disk goes on when that has ended.
+    const int64_t at_ns =
+        on_disk_.empty() ? *polls_ns_ : std::min(*polls_ns_, on_disk_.back().ends_ns);
+    of_steps = std::min(of_steps.value_or(at_ns), at_ns);
+  }
   const std::optional<int64_t> of_adapters = adapters_.wakes_at_ns();
   if (!of_steps || !of_adapters) return of_steps ? of_steps : of_adapters;
   return std::min(*of_steps, *of_adapters);
@@ -191,10 +228,11 @@ void Replica::wake(int64_t now_ns, std::vector<Update>& updates) {
     if (ready_ns_.front() > now_ns) return;
     end_step(now_ns);
     emit(now_ns, updates);
-  } else if (!arrived_ns_) {
+  } else if (!arrived_ns_ && !polls_ns_) {
     return;
   }
   arrived_ns_.reset();
+  polls_ns_.reset();
   turn(now_ns, updates);
 }
 
@@ -205,12 +243,19 @@ void Replica::turn(int64_t now_ns, std::vector<Update>& updates) {
       end_cancelled();
       emit(now_ns, updates);
     }
+    exchange(now_ns);
     if (core_.idle()) return core_.note_idle(now_ns);
     std::optional<engine::StepPlan> plan = core_.plan(now_ns);
     const bool started = plan.has_value();
     if (started) start_step(*std::move(plan), now_ns);
     emit(now_ns, updates);
+    exchange(now_ns);
     if (core_.awaits_result()) return;
+    if (!started && core_.all_deferred()) {
+      const bool any_waits = core_.scheduler().waiting_count() > 0;
+      polls_ns_ = now_ns + (any_waits ? kPollNs : kIdlePollNs);
+      return;
+    }
     // Nothing runs and nothing can be planned: only deadlines could do that, and there are none.
     CHECK(started || core_.idle(), "the simulated engine stands still");
   }
@@ -236,7 +281,8 @@ int64_t Replica::step_ns(const engine::StepPlan& plan) {
   }
   counts_.rows += load.rows;
   counts_.tokens += load.tokens;
-  double seconds = (times_.seconds(load) + guesses * options_.draft_token_s) * slowness_;
+  double seconds = with_copies(times_.seconds(load) + guesses * options_.draft_token_s, plan);
+  seconds *= slowness_;
   const bool alone = load.tokens_alone == load.rows;
   const std::vector<double>& residuals = alone ? options_.residuals : options_.prompt_residuals;
   if (!residuals.empty()) {
@@ -301,6 +347,8 @@ ReplicaCounts Replica::counts() const {
   counts.steps_failed = core_.counts().failed;
   counts.scheduler = core_.scheduler().counters();
   counts.adapters = adapters_.counts();
+  counts.disk = core_.scheduler().disk().counters();
+  counts.peers = core_.scheduler().peer_tier().counters();
   return counts;
 }
 

@@ -8,15 +8,19 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cost_model/step_time.h"
 #include "engine/admission_queue.h"
 #include "engine/engine_core.h"
 #include "engine/modelled_executor.h"
+#include "kv/block_transfers.h"
 #include "kv/event_log.h"
+#include "kv/peer_transfers.h"
 #include "request/generation_request.h"
 #include "simulator/adapter_places.h"
+#include "simulator/kv_paths.h"
 
 namespace pelton::simulator {
 
@@ -30,6 +34,8 @@ struct ReplicaCounts {
   int running_max = 0;
   engine::SchedulerCounters scheduler;
   AdapterCounts adapters;
+  engine::DiskTier::Counters disk;
+  engine::PeerTier::Counters peers;
 
   ReplicaCounts& operator+=(const ReplicaCounts& other);
 };
@@ -58,6 +64,8 @@ class Replica {
     uint64_t hash_seed = 0;  // of the blocks' names, a fleet's
     int kv_events_max = 0;   // kept for kv_events(); 0: nobody reads them
     AdapterPlaces::Options adapters;
+    KvPaths paths;  // of blocks that the capacity has beyond the device, and of peers
+    kv::DiskWrites disk_writes = kv::DiskWrites::kSelective;
     bool checks = false;  // the executor CHECKs every plan, the scheduler its books
   };
 
@@ -91,6 +99,23 @@ class Replica {
 
   // Goes on at `now_ns`, which is wakes_at_ns(). Its updates are appended.
   void wake(int64_t now_ns, std::vector<Update>& updates);
+
+  // Between replicas, with links_peers(): what it asks of others, answers them and wants no more,
+  // since the last call. After each wake() and submit().
+  struct PeerNews {
+    std::vector<kv::PeerFetch> fetches;
+    std::vector<kv::PeerOffer> offers;
+    std::vector<int64_t> cancelled;  // fetches
+    bool revoked = false;            // what it has offered so far it needs itself
+  };
+  PeerNews take_peer_news() { return std::exchange(peer_news_, {}); }
+  // What others say to it: as the engine does, it hears that between steps.
+  void hear(int64_t now_ns, kv::PeerFetched fetched);
+  void hear(int64_t now_ns, kv::PeerAsk ask);
+  void hear_over(int64_t now_ns, int64_t ask);
+  // The content of a block that `from` has offered comes to lie in one of its host's memory.
+  void take_over(Replica& from, const kv::PeerOffer::Block& block, kv::BlockId host);
+  int64_t block_bytes(int group) const { return options_.capacity.groups[group].spec.block_bytes; }
 
   // Steps take so many times as long, until set otherwise.
   void slow_down(double factor) { slowness_ = factor; }
@@ -128,6 +153,11 @@ class Replica {
   void end_cancelled();
   void emit(int64_t now_ns, std::vector<Update>& updates);
   int64_t step_ns(const engine::StepPlan& plan);
+  double with_copies(double seconds, const engine::StepPlan& plan) const;
+  void exchange(int64_t now_ns);
+  void exchange_with_disk(int64_t now_ns);
+  void exchange_with_peers(int64_t now_ns);
+  void wake_up(int64_t now_ns);
 
   const Options options_;
   const cost_model::StepTimeModel& times_;
@@ -144,6 +174,17 @@ class Replica {
   std::map<int64_t, int64_t> adapter_in_use_;        // by request
   std::deque<int64_t> ready_ns_;                     // of steps in flight
   std::optional<int64_t> arrived_ns_;                // it stood still, and somebody came
+  std::optional<int64_t> polls_ns_;                  // it waits for the disk or a peer
+  struct OnDisk {
+    int64_t ends_ns = 0;
+    kv::TransferResult result;
+  };
+  std::deque<OnDisk> on_disk_;  // in the order of their ends
+  int64_t disk_free_ns_ = 0;
+  PeerNews peer_news_;
+  std::vector<kv::PeerFetched> fetched_;  // heard, until the next turn
+  std::vector<kv::PeerAsk> asks_;         // likewise
+  std::vector<int64_t> over_;             // likewise
   ReplicaCounts counts_;
   uint64_t steps_drawn_ = 0;
   double slowness_ = 1;

@@ -66,7 +66,9 @@ Result<void> read_json(const TomlNode& tree, const char* key, TomlNode::Kind kin
   return {};
 }
 
-Result<void> read_flags(const TomlNode& tree, const std::string& file, Scenario& scenario) {
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Result<void> read_flags(const TomlNode& tree, const std::string& file, Flags& flags) {
   const TomlNode* const node = tree.find("flags");
   if (node == nullptr) return {};
   if (node->kind != TomlNode::Kind::kTable) {
@@ -99,7 +101,25 @@ Result<void> read_flags(const TomlNode& tree, const std::string& file, Scenario&
       default:
         return bad("must be a number, a text, true or false");
     }
-    scenario.flags.emplace_back("--" + one.name, std::move(text));
+    flags.emplace_back("--" + one.name, std::move(text));
+  }
+  return {};
+}
+
+Result<void> read_fronts(const TomlNode& tree, const std::string& file, Scenario& scenario) {
+  const TomlNode* const node = tree.find("front");
+  if (node == nullptr) return {};
+  constexpr size_t kFronts = 2;
+  if (node->kind != TomlNode::Kind::kList || node->items.size() != kFronts) {
+    return cli::bad_toml(file, node->line, "'front' must stand there twice, as [[front]]");
+  }
+  if (!scenario.sweep) return cli::bad_toml(file, node->line, "'front' needs a [sweep]");
+  for (const TomlNode& one : node->items) {
+    const ConfigTable table(one, "a front", file);
+    TRY(table.expect_only({"name", "flags"}));
+    Front& front = scenario.fronts.emplace_back();
+    TRY(table.read_name("name", front.name));
+    TRY(read_flags(one, file, front.flags));
   }
   return {};
 }
@@ -147,7 +167,8 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file) 
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   const ConfigTable table(tree, "the scenario", file);
   TRY(table.expect_only({"title", "source", "published", "assumed", "model", "table", "efficiency",
-                         "faults", "compare", "flags", "workload", "scale", "sweep"}));
+                         "faults", "fault_rates", "compare", "flags", "workload", "scale", "sweep",
+                         "front"}));
   Scenario scenario{.name = file};
   TRY(table.read("title", scenario.title));
   TRY(table.read("source", scenario.source));
@@ -167,9 +188,11 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file) 
   TRY(table.read_table("scale", [&](const ConfigTable& one) {
     return gateway::read_scale(one, scenario.scaling.emplace());
   }));
-  TRY(read_flags(tree, file, scenario));
+  TRY(read_flags(tree, file, scenario.flags));
+  TRY(read_fronts(tree, file, scenario));
   TRY(read_json(tree, "workload", TomlNode::Kind::kTable, file, scenario.workload));
   TRY(read_json(tree, "faults", TomlNode::Kind::kList, file, scenario.faults));
+  TRY(read_json(tree, "fault_rates", TomlNode::Kind::kList, file, scenario.fault_rates));
   if (scenario.table.empty() == scenario.model.empty()) {
     return cli::bad_toml(file, 1, "a scenario needs a 'model' or a 'table', one of them");
   }

@@ -10,10 +10,13 @@
 //   table = "p4de.24xlarge"             plays that instance's published table, and nothing else
 //   efficiency = {bandwidth = 1, compute = 1}   instead of what is assumed of the hardware
 //   faults = [{kind = "crash", ...}]    as --faults
+//   fault_rates = [{cause = "zone", of = "zone", mtbf_s = 3e7}]   of a year (fluid_year.h)
 //   compare = {figure = "output_throughput", value = 1.5e6}   a published one, beside what is
 //   played [flags]                             names of flags without their dashes [workload] as a
 //   workload's file (docs/formats/workload.md) [scale]                             as [pool.scale]
 //   [sweep]                             flag = "start-seconds", values = [5, 30]: one run each
+//   [[front]]                           name = "split", flags = {split = "auto"}: the sweep's runs
+//                                       of each of two, side by side
 #pragma once
 
 #include <optional>
@@ -31,6 +34,13 @@ namespace pelton::simulator {
 struct SweptFlag {
   std::string flag;  // "--start-seconds"
   std::vector<double> values;
+};
+
+// A fleet that is compared with others at each value of the sweep: what each user sees against what
+// a GPU brings.
+struct Front {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> flags;  // beside the scenario's
 };
 
 struct ComparedFigure {
@@ -51,8 +61,10 @@ struct Scenario {
   std::vector<std::pair<std::string, std::string>> flags;  // "--gpu", "h100"
   std::optional<Json> workload;
   std::optional<Json> faults;
+  std::optional<Json> fault_rates;
   std::optional<gateway::ScalingConfig> scaling;
   std::optional<SweptFlag> sweep;
+  std::vector<Front> fronts;
   std::optional<ComparedFigure> compared;
 };
 

@@ -15,6 +15,39 @@ constexpr int kGatewaysMax = 64;
 constexpr int kRetriesMax = 100;
 constexpr double kDay_s = 86'400;
 
+Result<void> check_split(const SimulationOptions& options) {
+  const auto bad = [](const std::string& field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, what, field};
+  };
+  for (const kv::GroupCapacity& group : options.replica.capacity.groups) {
+    if (options.replica.paths.links_peers() && group.block_counts[kv::kHost] < 1) {
+      return bad("kv-link-bandwidth",
+                 "replicas that fetch from each other need host memory, where it lands "
+                 "(--swap-space)");
+    }
+  }
+  const bool splits = options.split.mode != gateway::SplitConfig::Mode::kOff;
+  if (options.prefill_replicas < 0 || options.prefill_replicas >= options.replica_count) {
+    return bad("prefill-replicas", "prefill-replicas must leave a replica that decodes");
+  }
+  if (!splits) {
+    if (options.prefill_replicas == 0) return {};
+    return bad("prefill-replicas", "prefill-replicas must be 0 where no request is split");
+  }
+  if (options.dispatch != Dispatcher::Policy::kCost) {
+    return bad("split", "split needs the router 'cost', which chooses the two replicas");
+  }
+  if (!options.replica.paths.links_peers()) {
+    return bad("split", "split needs links between the replicas (--kv-link-bandwidth)");
+  }
+  if (!options.replica.prefix_cache) {
+    return bad("split", "split needs the prefix cache: by it the second replica finds the prompt");
+  }
+  if (options.autoscaling) return bad("split", "a fleet that is scaled is not split");
+  if (options.replica_count < 2) return bad("split", "split needs two replicas");
+  return {};
+}
+
 }  // namespace
 
 double predicted_share(const SimulationResult& result) {
@@ -26,9 +59,8 @@ double predicted_share(const SimulationResult& result) {
          static_cast<double>(result.predictions.size());
 }
 
-Result<SimulationResult> simulate(const SimulationOptions& options,
-                                  const workload::Workload& workload,
-                                  const cost_model::StepTimeModel& times) {
+Result<void> check_simulation(const SimulationOptions& options,
+                              const workload::Workload& workload) {
   const auto bad = [](const std::string& field, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, what, field};
   };
@@ -55,6 +87,7 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
       (options.replica.adapters.resident_max < 1 || options.replica.capacity.adapters_max < 1)) {
     return bad("adapters", "adapters must be 0 where a replica has no place for one");
   }
+  TRY(check_split(options));
   if (workload.conversations.size() != workload.at_s.size()) {
     return bad("workload", "a workload needs a time for each conversation");
   }
@@ -79,6 +112,13 @@ Result<SimulationResult> simulate(const SimulationOptions& options,
   if (!(clients.back_off_s >= 0 && clients.back_off_s <= kDay_s)) {
     return bad("back_off", "back_off must be 0 to 86400 seconds");
   }
+  return {};
+}
+
+Result<SimulationResult> simulate(const SimulationOptions& options,
+                                  const workload::Workload& workload,
+                                  const cost_model::StepTimeModel& times) {
+  TRY(check_simulation(options, workload));
   return Fleet(options, workload, times).run();
 }
 

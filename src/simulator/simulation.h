@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "cost_model/calibration.h"
 #include "cost_model/step_time.h"
+#include "gateway/split_config.h"
 #include "report/request_record.h"
 #include "simulator/dispatcher.h"
 #include "simulator/fault.h"
@@ -53,6 +54,9 @@ struct SimulationOptions {
   int zones = 1;
   double zone_distance_s = 0.05;
   AskedAdapters adapters;
+  gateway::SplitConfig split;  // by the router by cost, between replicas with links to each other
+  // The first so many replicas compute prompts only and the others decode; 0: each does both.
+  int prefill_replicas = 0;
   Clients clients;
   cost_model::RequestOverhead overhead;
   std::vector<Fault> faults;
@@ -87,6 +91,21 @@ struct ZoneCounts {
   int64_t across_with_room = 0;
 };
 
+// Of requests that were split, and of what replicas fetched from each other.
+struct TravelCounts {
+  int64_t split = 0;              // sent to one replica for another to go on
+  int64_t handed_over = 0;        // of these: gone on with there
+  int64_t ended = 0;              // over before
+  int64_t no_decoder = 0;         // none took it
+  int64_t failed = 0;             // replicas that did not take it in the end
+  int64_t found_tokens = 0;       // of prompts of whole blocks, by those who went on
+  int64_t recomputed_tokens = 0;  // likewise, though the first replica had them
+  int64_t transfers = 0;          // between replicas, that brought something
+  int64_t bytes = 0;
+  int64_t bytes_whole = 0;  // moving the same blocks' groups whole would have taken
+  double gap_s = 0;         // between the last token of the first replica and the next one, summed
+};
+
 // Of a request that a router by cost sent: what it took until its first token, as that router
 // predicted it (CostTerms::first_s) and as it was.
 struct Prediction {
@@ -94,8 +113,16 @@ struct Prediction {
   double measured_s = 0;
 };
 
+// What a request went through, beside its record.
+struct Journey {
+  double sent_s = -1;  // to its last replica; -1: to none
+  int replica = -1;    // which; -1: none, or at the fluid fidelity any
+  int retries = 0;     // whose replica died
+};
+
 struct SimulationResult {
   std::vector<report::RequestRecord> records;  // in the order of their sending
+  std::vector<Journey> journeys;               // theirs
   double duration_s = 0;                       // until the last answer's end, or the cut
   int64_t events = 0;
   int64_t redispatched = 0;
@@ -106,13 +133,17 @@ struct SimulationResult {
   std::vector<ReplicaCounts> replicas;
   std::optional<ScalingCounts> scaling;
   ZoneCounts zones;
+  TravelCounts travel;
   std::vector<Prediction> predictions;
+  // At the fluid fidelity, share of the time in which the KV cache was too small.
+  double kv_overflow_share = 0;
 };
 
 // Share of them within a quarter of what was measured.
 double predicted_share(const SimulationResult& result);
 
 // Errors: kInvalidArgument.
+Result<void> check_simulation(const SimulationOptions& options, const workload::Workload& workload);
 Result<SimulationResult> simulate(const SimulationOptions& options,
                                   const workload::Workload& workload,
                                   const cost_model::StepTimeModel& times);

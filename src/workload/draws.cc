@@ -5,17 +5,8 @@
 #include <numbers>
 
 #include "base/check.h"
-#include "base/random.h"
 
 namespace pelton::workload {
-
-uint64_t Draws::bits() {
-  return base::random_bits(seed_ ^ base::mix64(stream_ + 1), counter_++);
-}
-
-double Draws::unit() {
-  return static_cast<double>(bits() >> 11) * 0x1.0p-53;
-}
 
 int64_t Draws::integer(int64_t least, int64_t most) {
   CHECK(least <= most);

@@ -6,24 +6,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/random.h"
+
 namespace pelton::workload {
 
 class Draws {
  public:
   // Streams of one seed and different names have nothing in common: a longer prompt does not move
   // the arrivals.
-  Draws(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
+  Draws(uint64_t seed, uint64_t stream) : name_(base::mix64(seed ^ base::mix64(stream + 1))) {}
 
-  double unit();                                 // uniform in [0, 1)
+  double unit() { return static_cast<double>(bits() >> 11) * 0x1.0p-53; }  // uniform in [0, 1)
   int64_t integer(int64_t least, int64_t most);  // uniform, both ends included
   double normal();                               // mean 0, variance 1
   double gamma(double shape, double scale);      // mean shape * scale; shape > 0
 
  private:
-  uint64_t bits();
+  uint64_t bits() { return base::mix64(name_ + ++counter_ * 0x9E3779B97F4A7C15ull); }
 
-  const uint64_t seed_;
-  const uint64_t stream_;
+  const uint64_t name_;
   uint64_t counter_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -41,6 +42,13 @@ std::vector<Vocabulary::Word> builtin_words() {
   return words;
 }
 
+bool are_ids_places(const std::vector<Vocabulary::Word>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].text.empty() || words[i].id != static_cast<TokenId>(i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Vocabulary::Vocabulary() : words_(builtin_words()) {}
@@ -48,6 +56,7 @@ Vocabulary::Vocabulary() : words_(builtin_words()) {}
 Vocabulary::Vocabulary(std::vector<Word> words, std::function<int(std::string_view)> count)
     : words_(std::move(words)), count_(std::move(count)) {
   CHECK(!words_.empty() && count_ != nullptr);
+  ids_are_places_ = are_ids_places(words_);
 }
 
 int Vocabulary::count(std::string_view text) const {
@@ -58,6 +67,15 @@ int Vocabulary::count(std::string_view text) const {
 
 void Vocabulary::append(Text& text, int tokens, Draws& draws) const {
   const auto last = static_cast<int64_t>(words_.size()) - 1;
+  if (ids_are_places_) {
+    // A long prompt of a large vocabulary: no word is looked up.
+    const size_t before = text.ids.size();
+    text.ids.resize(before + static_cast<size_t>(std::max(tokens, 0)));
+    for (TokenId& id : std::span(text.ids).subspan(before)) {
+      id = static_cast<TokenId>(draws.integer(0, last));
+    }
+    return;
+  }
   for (int i = 0; i < tokens; ++i) {
     const Word& word = words_[static_cast<size_t>(draws.integer(0, last))];
     text.text += word.text;

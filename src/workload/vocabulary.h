@@ -41,6 +41,7 @@ class Vocabulary {
 
  private:
   std::vector<Word> words_;
+  bool ids_are_places_ = false;  // no word has a text, each one's id is its place
   std::function<int(std::string_view)> count_;
 };
 

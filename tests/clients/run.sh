@@ -174,6 +174,23 @@ BASE_URL=$(sed -n 's/^listening on //p' lora.out)/v1 timeout 200 \
   node_modules/.bin/node --test --test-timeout=120000 lora_client.test.mjs
 end_beside
 
+# Tools that the server runs for the model, on a server of the protocol's own packages.
+: >tools.out
+node_modules/.bin/node tool_server.mjs >tools.out 2>tools.err &
+tools=$!
+trap 'kill $tools 2>/dev/null; stop_server' EXIT
+for _ in {1..300}; do
+  tools_url=$(head -1 tools.out)
+  [[ -n $tools_url ]] && break
+  sleep 0.1
+done
+serve_beside tooled tiny --executor "modelled:$here/script_tools.json" --tool-server "python=$tools_url" "browser=$tools_url"
+trap 'kill $tools 2>/dev/null; stop_server; server=$plain_server; stop_server' EXIT
+BASE_URL=$(sed -n 's/^listening on //p' tooled.out)/v1 MODEL=tiny TOOLS_URL=$tools_url timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
+kill $tools
+end_beside
+
 # The same over https, with a certificate of the moment: node believes it because it is told to.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
   -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out tls.pem 2>/dev/null

@@ -1,0 +1,361 @@
+#include "mcp/session.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "net/sse.h"
+
+namespace pelton::mcp {
+namespace {
+
+constexpr std::string_view kRevision = "2025-06-18";
+// Whose messages are, as far as we use them, the same.
+constexpr std::array<std::string_view, 3> kRevisions = {kRevision, "2025-03-26", "2024-11-05"};
+constexpr int kPagesMax = 16;
+constexpr size_t kToolsMax = 256;
+constexpr int kAskedMax = 16;  // of us, while one call is answered
+constexpr size_t kSessionIdBytesMax = 1024;
+constexpr size_t kWordsShown = 300;
+constexpr int64_t kMethodNotFound = -32601;
+
+Json object(std::initializer_list<std::pair<std::string_view, Json>> members) {
+  Json made{Json::Object{}};
+  for (const auto& [key, value] : members) made.set(key, value);
+  return made;
+}
+
+Error broken(std::string what) {
+  return {ErrorCode::kIo, "the tool server's answer is none: " + std::move(what), ""};
+}
+
+// Visible ASCII, as the protocol has it: it goes back as a header.
+bool is_session_id(std::string_view id) {
+  return id.size() <= kSessionIdBytesMax &&
+         std::ranges::all_of(id, [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+void add_line(std::string& text, std::string_view line) {
+  if (!text.empty()) text += '\n';
+  text += line;
+}
+
+void add_content(const Json& part, std::string& text) {
+  const std::string type = part.string("type").value_or("");
+  if (type == "text") return add_line(text, part.string("text").value_or(""));
+  const Json* const resource = part.find("resource");
+  if (type == "resource" && resource != nullptr && resource->string("text")) {
+    return add_line(text, *resource->string("text"));
+  }
+  if (type == "resource_link") return add_line(text, part.string("uri").value_or(""));
+  add_line(text, fmt::format("[{} left out]", type.empty() ? "part" : type.substr(0, 40)));
+}
+
+Result<ToolResult> tool_result(const Json& result) {
+  const Json* const content = result.find("content");
+  if (content == nullptr || !content->is_array()) return broken("a result without 'content'");
+  ToolResult made{.is_error = result.boolean("isError").value_or(false)};
+  for (const Json& part : content->as_array()) add_content(part, made.text);
+  const Json* const structured = result.find("structuredContent");
+  if (made.text.empty() && structured != nullptr) made.text = structured->dump();
+  return made;
+}
+
+Result<void> add_tools(const Json& result, std::vector<Tool>& tools) {
+  const Json* const listed = result.find("tools");
+  if (listed == nullptr || !listed->is_array()) return broken("a list without 'tools'");
+  for (const Json& tool : listed->as_array()) {
+    const std::optional<std::string> name = tool.string("name");
+    if (!name) return broken("a tool without a name");
+    if (tools.size() == kToolsMax) return broken(fmt::format("more than {} tools", kToolsMax));
+    const Json* const schema = tool.find("inputSchema");
+    tools.push_back({.name = *name,
+                     .description = tool.string("description").value_or(""),
+                     .input_schema = schema == nullptr ? Json() : *schema});
+  }
+  return {};
+}
+
+}  // namespace
+
+// What one POST brings: the answer to its request, and whatever else the server says meanwhile. On
+// the client's thread.
+class Session::Reading {
+ public:
+  Reading(std::shared_ptr<Session> session, int64_t number, Answered done)
+      : session_(std::move(session)),
+        number_(number),
+        done_(std::move(done)),
+        events_({.event_bytes_max = session_->options_.answer_bytes_max}) {}
+
+  void on_head(int status, const net::HttpHeaders& headers) {
+    status_ = status;
+    const std::string_view type = headers.get("content-type");
+    is_stream_ = type.substr(0, type.find(';')) == "text/event-stream";
+    const std::string_view id = headers.get("mcp-session-id");
+    if (id.empty() || !is_session_id(id)) return;
+    std::lock_guard lock(session_->mutex_);
+    if (session_->id_.empty()) session_->id_ = id;
+  }
+
+  void on_body(std::string_view bytes) {
+    if (done_ == nullptr || number_ == 0) return;
+    if (status_ != 200 || !is_stream_) {
+      body_ += bytes;  // bounded by the call
+      return;
+    }
+    const auto fed =
+        events_.feed(bytes, [this](const net::SseEvent& event) { on_message(event.data); });
+    if (!fed.ok()) finish(broken(fed.error().message));
+  }
+
+  bool is_over() const { return is_over_; }  // under the session's lock
+
+  void on_done(const Result<void>& ended) {
+    {
+      std::lock_guard lock(session_->mutex_);
+      is_over_ = true;
+      session_->running_.erase(number_);
+    }
+    if (done_ == nullptr) return;
+    if (!ended.ok()) return finish(ended.error());
+    if (number_ == 0) return finish(Json());
+    if (status_ != 200) {
+      return finish(Error{
+          ErrorCode::kIo,
+          fmt::format("the tool server answered {}: {}", status_, body_.substr(0, kWordsShown)),
+          ""});
+    }
+    if (!is_stream_) on_message(body_);
+    finish(broken("it ended without one"));
+  }
+
+ private:
+  void on_message(std::string_view text) {
+    if (done_ == nullptr || text.empty()) return;
+    const Result<Json> message = Json::parse(text);
+    if (!message.ok()) return finish(broken(message.error().message));
+    if (message->find("method") != nullptr) {
+      if (message->find("id") == nullptr) return;
+      if (++asked_ > kAskedMax) return finish(broken("it asks its client without end"));
+      session_->answer_server(*message);
+      return;  // and what it only says is nobody's
+    }
+    if (message->integer("id") != number_) return;
+    if (const Json* const error = message->find("error")) {
+      return finish(Error{ErrorCode::kIo,
+                          "the tool server refuses: " +
+                              error->string("message").value_or("").substr(0, kWordsShown),
+                          ""});
+    }
+    const Json* const result = message->find("result");
+    finish(result != nullptr && result->is_object() ? Result<Json>(*result)
+                                                    : broken("neither a result nor an error"));
+  }
+
+  void finish(Result<Json> result) {
+    if (const Answered done = std::exchange(done_, nullptr)) done(std::move(result));
+  }
+
+  const std::shared_ptr<Session> session_;
+  const int64_t number_;  // of the request; 0: no answer is expected
+  Answered done_;
+  int asked_ = 0;
+  bool is_over_ = false;
+  int status_ = 0;
+  bool is_stream_ = false;
+  std::string body_;
+  net::SseParser events_;
+};
+
+std::shared_ptr<Session> Session::make(net::HttpClient& client, Options options) {
+  return std::shared_ptr<Session>(new Session(client, std::move(options)));
+}
+
+Session::Session(net::HttpClient& client, Options options)
+    : client_(client), options_(std::move(options)) {}
+
+void Session::list_tools(Listed done) {
+  list_page(std::make_shared<std::vector<Tool>>(), "", 0, std::move(done));
+}
+
+void Session::list_page(std::shared_ptr<std::vector<Tool>> tools, std::string cursor, int pages,
+                        Listed done) {
+  Json params{Json::Object{}};
+  if (!cursor.empty()) params.set("cursor", Json(std::move(cursor)));
+  request({.method = "tools/list",
+           .params = std::move(params),
+           .done = [self = shared_from_this(), tools, pages,
+                    done = std::move(done)](const Result<Json>& result) {
+             if (!result.ok()) return done(result.error());
+             const Result<void> added = add_tools(*result, *tools);
+             if (!added.ok()) return done(added.error());
+             std::string next = result->string("nextCursor").value_or("");
+             if (next.empty()) return done(std::move(*tools));
+             if (pages + 1 == kPagesMax) return done(broken("a list without an end"));
+             self->list_page(tools, std::move(next), pages + 1, done);
+           }});
+}
+
+void Session::call_tool(std::string name, Json arguments, Called done) {
+  request({.method = "tools/call",
+           .params = object({{"name", Json(std::move(name))}, {"arguments", std::move(arguments)}}),
+           .done = [done = std::move(done)](const Result<Json>& result) {
+             done(result.ok() ? tool_result(*result) : Result<ToolResult>(result.error()));
+           }});
+}
+
+void Session::request(Request request) {
+  bool begins = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ != State::kReady && state_ != State::kClosed) {
+      waiting_.push_back(std::move(request));
+      begins = std::exchange(state_, State::kBeginning) == State::kNew;
+      if (!begins) return;
+    }
+  }
+  begins ? begin() : post(std::move(request));
+}
+
+void Session::begin() {
+  post({.method = "initialize",
+        .params = object({{"protocolVersion", Json(kRevision)},
+                          {"capabilities", Json(Json::Object{})},
+                          {"clientInfo", object({{"name", Json("pelton")},
+                                                 {"version", Json(options_.client_version)}})}}),
+        .done = [self = shared_from_this()](const Result<Json>& result) {
+          self->on_begun(result);
+        }});
+}
+
+// One that could not begin begins anew with its next use.
+void Session::on_begun(const Result<Json>& result) {
+  Result<Json> outcome = result;
+  const std::string revision =
+      result.ok() ? result->string("protocolVersion").value_or("") : std::string();
+  if (result.ok() && std::ranges::find(kRevisions, revision) == kRevisions.end()) {
+    outcome = broken(fmt::format("revision '{}' of the protocol, of which this client knows {}",
+                                 revision.substr(0, 40), fmt::join(kRevisions, ", ")));
+  }
+  if (outcome.ok()) {
+    std::lock_guard lock(mutex_);
+    revision_ = revision;
+  }
+  if (!outcome.ok()) return on_ready(outcome);
+  // A server may refuse what comes before this has.
+  send(object({{"jsonrpc", Json("2.0")}, {"method", Json("notifications/initialized")}}),
+       std::make_shared<Reading>(
+           shared_from_this(), 0,
+           [self = shared_from_this()](const Result<Json>& said) { self->on_ready(said); }));
+}
+
+void Session::on_ready(const Result<Json>& outcome) {
+  std::vector<Request> waiting;
+  bool is_closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+    if (state_ == State::kBeginning) state_ = outcome.ok() ? State::kReady : State::kNew;
+    is_closed = state_ == State::kClosed;
+  }
+  if (is_closed) end_at_server();
+  for (Request& one : waiting) {
+    outcome.ok() ? post(std::move(one)) : one.done(outcome.error());
+  }
+}
+
+void Session::post(Request request) {
+  int64_t number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ != State::kClosed) number = ++last_number_;
+  }
+  if (number == 0) return request.done(Error{ErrorCode::kCancelled, "the session is closed", ""});
+  Json message = object({{"jsonrpc", Json("2.0")},
+                         {"id", Json(number)},
+                         {"method", Json(std::move(request.method))},
+                         {"params", std::move(request.params)}});
+  send(std::move(message),
+       std::make_shared<Reading>(shared_from_this(), number, std::move(request.done)));
+}
+
+// A server may ask its client, too: whether it is there, and for what this one does not offer.
+void Session::answer_server(const Json& asked) {
+  const bool is_ping = asked.string("method") == "ping";
+  Json answer = object({{"jsonrpc", Json("2.0")}, {"id", *asked.find("id")}});
+  if (is_ping) {
+    answer.set("result", Json(Json::Object{}));
+  } else {
+    answer.set("error", object({{"code", Json(kMethodNotFound)},
+                                {"message", Json("this client offers nothing")}}));
+  }
+  send(std::move(answer), nullptr);
+}
+
+net::HttpCall Session::http_call(std::string method) {
+  net::HttpCall call = *net::make_http_call(std::move(method), options_.url);
+  call.connect_time_max = options_.connect_time_max;
+  call.head_time_max = call.quiet_time_max = call.whole_time_max = options_.time_max;
+  call.body_bytes_max = options_.answer_bytes_max;
+  call.headers.add("Accept", "application/json, text/event-stream");
+  call.headers.add("Content-Type", "application/json");
+  std::lock_guard lock(mutex_);
+  if (!id_.empty()) call.headers.add("Mcp-Session-Id", id_);
+  if (!revision_.empty()) call.headers.add("MCP-Protocol-Version", revision_);
+  return call;
+}
+
+// Without `reading` nothing is expected of it.
+void Session::send(Json message, std::shared_ptr<Reading> reading) {
+  net::HttpCall call = http_call("POST");
+  call.body = message.dump();
+  if (reading == nullptr) {
+    reading = std::make_shared<Reading>(shared_from_this(), 0, [](const Result<Json>&) {});
+  }
+  net::HttpCallEvents events;
+  events.on_head = [reading](int status, const net::HttpHeaders& headers) {
+    reading->on_head(status, headers);
+  };
+  events.on_body = [reading](std::string_view bytes) { reading->on_body(bytes); };
+  events.on_done = [reading](const Result<void>& ended) { reading->on_done(ended); };
+  const std::optional<int64_t> number = message.integer("id");
+  const net::HttpClient::CallId id = client_.start(std::move(call), std::move(events));
+  std::lock_guard lock(mutex_);
+  if (!number || message.find("method") == nullptr || reading->is_over()) return;
+  if (state_ == State::kClosed) return client_.cancel(id);
+  running_.emplace(*number, id);
+}
+
+void Session::close() {
+  std::vector<Request> waiting;
+  std::map<int64_t, net::HttpClient::CallId> running;
+  State before = State::kNew;
+  {
+    std::lock_guard lock(mutex_);
+    before = std::exchange(state_, State::kClosed);
+    waiting.swap(waiting_);
+    // What is just being begun is let begin, or it could not be ended there (on_ready).
+    if (before != State::kBeginning) running.swap(running_);
+  }
+  for (const auto& [number, call] : running) client_.cancel(call);
+  for (Request& one : waiting) {
+    one.done(Error{ErrorCode::kCancelled, "the session is closed", ""});
+  }
+  if (before == State::kReady) end_at_server();
+}
+
+void Session::end_at_server() {
+  {
+    std::lock_guard lock(mutex_);
+    if (id_.empty()) return;
+  }
+  net::HttpCallEvents events;
+  events.on_body = [](std::string_view) {};
+  events.on_done = [self = shared_from_this()](const Result<void>&) {};
+  client_.start(http_call("DELETE"), std::move(events));
+}
+
+}  // namespace pelton::mcp

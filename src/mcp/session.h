@@ -1,0 +1,98 @@
+// A client of the Model Context Protocol (modelcontextprotocol.io, revision 2025-06-18) over
+// streamable HTTP: one session with one server, in which its tools are listed and called. Each
+// message is a POST of its own, answered by a JSON text or by a stream of events.
+//
+// Shared by whoever uses it and its calls that are under way. Any thread; results come on a thread
+// of the HTTP client's. Nothing that a server sends is trusted: sizes and times are bounded, and
+// what is no message is an error of that call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "net/http_client.h"
+
+namespace pelton::mcp {
+
+struct Tool {
+  std::string name;
+  std::string description;
+  Json input_schema;  // an object, or null
+};
+
+struct ToolResult {
+  std::string text;       // its texts, one below the other; parts of other kinds are named
+  bool is_error = false;  // the tool itself says that it failed
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  struct Options {
+    std::string url;  // "http://127.0.0.1:8001/mcp"
+    std::string client_version;
+    std::chrono::milliseconds connect_time_max{5'000};
+    std::chrono::milliseconds time_max{30'000};  // of one call, its beginning of a session with it
+    size_t answer_bytes_max = size_t{4} << 20;   // of one call
+  };
+  using Listed = std::function<void(Result<std::vector<Tool>>)>;
+  using Called = std::function<void(Result<ToolResult>)>;
+
+  // `client` outlives it. Nothing is sent before the first use.
+  static std::shared_ptr<Session> make(net::HttpClient& client, Options options);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Exactly one result each: kUnavailable (not reached), kDeadline, kIo (what it says is no answer
+  // or an error, with its words), kCancelled (closed meanwhile).
+  void list_tools(Listed done);
+  void call_tool(std::string name, Json arguments, Called done);
+
+  // Ends what is under way, and lets the server forget the session.
+  void close();
+
+ private:
+  enum class State : uint8_t { kNew, kBeginning, kReady, kClosed };
+  using Answered = std::function<void(Result<Json>)>;  // the "result" member
+  struct Request {
+    std::string method;
+    Json params;
+    Answered done;
+  };
+  class Reading;
+
+  Session(net::HttpClient& client, Options options);
+
+  void request(Request request);
+  void begin();
+  void on_begun(const Result<Json>& result);
+  void post(Request request);
+  void on_ready(const Result<Json>& outcome);
+  void end_at_server();
+  void send(Json message, std::shared_ptr<Reading> reading);
+  void answer_server(const Json& asked);
+  void list_page(std::shared_ptr<std::vector<Tool>> tools, std::string cursor, int pages,
+                 Listed done);
+  net::HttpCall http_call(std::string method);
+
+  net::HttpClient& client_;
+  const Options options_;
+
+  std::mutex mutex_;  // of what follows
+  State state_ = State::kNew;
+  std::string id_;        // of the session, if the server gave one
+  std::string revision_;  // of the protocol, as agreed
+  int64_t last_number_ = 0;
+  std::vector<Request> waiting_;  // for the session's beginning
+  std::map<int64_t, net::HttpClient::CallId> running_;
+};
+
+}  // namespace pelton::mcp

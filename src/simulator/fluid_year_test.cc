@@ -1,0 +1,139 @@
+// Years at the fluid fidelity: what goes wrong is counted where it was caused, and what is left out
+// is missing from it.
+#include "simulator/fluid_year.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "simulator/fluid_fleet.h"
+
+namespace pelton::simulator {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kDay_s = 86'400;
+
+cost_model::StepTimeModel l4_times() {
+  return *cost_model::StepTimeModel::make({.hardware = *cost_model::find_hardware("l4"),
+                                           .shape = *cost_model::find_model_config("gpt-oss-20b")});
+}
+
+YearOptions a_year(int replicas) {
+  YearOptions year;
+  year.fleet.replica.capacity = {
+      .groups = {{{.name = "full"}, {4096}}, {{.name = "window", .sliding_window = 128}, {1024}}},
+      .sequences_max = 16,
+      .batch_tokens_max = 2048,
+      .context_tokens_max = 16'384,
+      .vocab_size = 1000};
+  year.fleet.autoscaling =
+      Autoscaling{.policy = {.replicas_min = replicas, .replicas_max = replicas},
+                  .start_s = 120,
+                  .replicas = replicas,
+                  .tick_s = 60};
+  year.fleet.autoscaling->policy.concurrency_target = 16;
+  year.arrivals = {.rate = 0.8 * replicas};
+  year.classes = {{.prompt = 200, .computed = 200, .output = 150}};
+  year.duration_s = 10 * kDay_s;
+  year.tick_s = 30;
+  year.late_s = 5;
+  year.zones = 2;
+  return year;
+}
+
+const CauseShare* find(const YearResult& result, const std::string& cause) {
+  const auto found = std::ranges::find(result.causes, cause, &CauseShare::cause);
+  return found == result.causes.end() ? nullptr : &*found;
+}
+
+// Nobody is late in a fleet that is large enough, and as much is served as came.
+TEST(FluidYear, WithoutFaultsEverybodyIsServed) {
+  const YearResult result = *simulate_year(a_year(4), l4_times());
+  EXPECT_GT(result.requests, 0.99 * 3.2 * 10 * kDay_s);
+  EXPECT_EQ(result.availability, 1);
+  EXPECT_NEAR(result.figures.output_tokens_per_s, 3.2 * 150, 3.2 * 150 * 0.01);
+  EXPECT_NEAR(result.figures.replica_hours, 4 * 24 * 10, 1);
+}
+
+// What a death of one of ten replicas costs, by hand: its share of what is being answered.
+TEST(FluidYear, AReplicasDeathLosesWhatItAnswered) {
+  YearOptions year = a_year(10);
+  year.faults = {{.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = kDay_s / 1.2}};
+  const YearResult result = *simulate_year(year, l4_times());
+  const CauseShare* const replica = find(result, "replica");
+  ASSERT_NE(replica, nullptr);
+  EXPECT_NEAR(static_cast<double>(replica->incidents), 120, 45);  // 10 of them, 10 days, 1.2 a day
+  EXPECT_GT(result.figures.lost, 0);
+  const double each =
+      static_cast<double>(result.figures.lost) / static_cast<double>(replica->incidents);
+  // Rate x time in service, of one replica: no more than its slots.
+  EXPECT_GT(each, 2);
+  EXPECT_LE(each, 16);
+}
+
+// The availability without the cause that cost most is higher by what that one cost.
+TEST(FluidYear, WithoutTheLargestTermAvailabilityRisesByIt) {
+  YearOptions year = a_year(10);
+  year.faults = {
+      {.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = 8 * kDay_s},
+      {.cause = "zone", .scope = FaultRate::Scope::kZone, .mtbf_s = kDay_s, .down_s = 600}};
+  double with = 0;
+  double without = 0;
+  double term = 0;
+  constexpr int kSeeds = 4;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    year.fleet.seed = seed;
+    const YearResult result = *simulate_year(year, l4_times());
+    EXPECT_EQ(result.causes.front().cause, "zone");
+    with += result.availability / kSeeds;
+    term += result.causes.front().share / kSeeds;
+    YearOptions other = year;
+    std::erase_if(other.faults, [](const FaultRate& one) { return one.cause == "zone"; });
+    without += simulate_year(other, l4_times())->availability / kSeeds;
+  }
+  ASSERT_GT(term, 0);
+  EXPECT_NEAR(without, with + term, 0.15 * term);
+}
+
+TEST(FluidYear, OneSeedIsOneYear) {
+  YearOptions year = a_year(3);
+  year.duration_s = 3 * kDay_s;
+  year.faults = {{.cause = "replica", .scope = FaultRate::Scope::kReplica, .mtbf_s = kDay_s}};
+  const YearResult one = *simulate_year(year, l4_times());
+  const YearResult same = *simulate_year(year, l4_times());
+  EXPECT_EQ(one.availability, same.availability);
+  EXPECT_EQ(one.figures.lost, same.figures.lost);
+  year.fleet.seed = 1;
+  EXPECT_NE(simulate_year(year, l4_times())->figures.lost, one.figures.lost);
+}
+
+TEST(FluidYear, WhatIsNotModelledIsRefusedByName) {
+  YearOptions year = a_year(2);
+  year.fleet.clients.retries_max = 1;
+  EXPECT_THAT(simulate_year(year, l4_times()).error().message, HasSubstr("--client-retries"));
+  year = a_year(2);
+  year.fleet.autoscaling.reset();
+  EXPECT_THAT(simulate_year(year, l4_times()).error().message, HasSubstr("scaled"));
+  year = a_year(2);
+  year.arrivals.rate = std::nan("");
+  EXPECT_FALSE(simulate_year(year, l4_times()).ok());
+}
+
+TEST(FaultRates, BadOnesAreRefused) {
+  const auto parse = [](const char* text) { return parse_fault_rates(*Json::parse(text), "test"); };
+  EXPECT_TRUE(parse(R"([{"cause": "a", "of": "zone", "mtbf_s": 100, "down_s": 5}])").ok());
+  for (const char* const text :
+       {R"({})", R"([1])", R"([{"cause": "a"}])", R"([{"cause": "a", "mtbf_s": -1}])",
+        R"([{"cause": "a", "mtbf_s": 9, "of": "planet"}])", R"([{"mtbf_s": 9}])",
+        R"([{"cause": "a", "mtbf_s": 9, "share": 2}])",
+        R"([{"cause": "a", "mtbf_s": 9, "x": 1}])"}) {
+    EXPECT_FALSE(parse(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::simulator
