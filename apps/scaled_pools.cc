@@ -105,7 +105,9 @@ Result<std::unique_ptr<launch::SimulatedProvider>> open_simulated(
   std::map<std::string, launch::ProvidedMachines> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSimulated);
-    if (launch != nullptr) pools[pool.name] = machines_of(launch->simulated);
+    if (launch == nullptr) continue;
+    pools[pool.name] = machines_of(launch->simulated);
+    if (is_split(pool)) pools[prefill_name(pool.name)] = machines_of(launch->simulated);
   }
   return std::make_unique<launch::SimulatedProvider>(std::move(pools), std::move(processes), clock,
                                                      log);
@@ -159,10 +161,14 @@ Result<std::unique_ptr<launch::Launcher>> open_slurm(const gateway::GatewayConfi
     std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
     words.insert(words.begin(), program);
     words.insert(words.end(), {"--fleet-host", "0.0.0.0"});
-    options.pools[pool.name] = {.words = std::move(words),
-                                .sbatch = launch->sbatch,
-                                .start_s = launch->start_s,
-                                .drain_s = launch->drain_s};
+    launch::SlurmSite::Pool jobs{.words = is_split(pool) ? with_role(words, "decode") : words,
+                                 .sbatch = launch->sbatch,
+                                 .start_s = launch->start_s,
+                                 .drain_s = launch->drain_s};
+    options.pools[pool.name] = jobs;
+    if (!is_split(pool)) continue;
+    jobs.words = with_role(words, "prefill");
+    options.pools[prefill_name(pool.name)] = jobs;
   }
   TRY_ASSIGN(std::unique_ptr<launch::SlurmSite> site,
              launch::SlurmSite::open(std::move(options), clock, log));
@@ -189,26 +195,16 @@ Result<cluster::KubernetesApi::Options> kubernetes_api_options(
   return options;
 }
 
-// To the last of these, which goes on with answers, those that compute prompts for it.
-void add_prefill(const gateway::ScalingConfig& scaling, std::vector<launch::ScaledPool>& pools) {
-  launch::ScaledPool& decode = pools.back();
-  const autoscaler::PoolPolicy& policy = decode.policy;
-  launch::ScaledPool prefill = decode;
-  prefill.name = prefill_name(decode.name);
-  prefill.computes_for = decode.name;
-  prefill.policy.replicas_min = 0;  // none without the others
-  prefill.policy.replicas_max = scaling.prefill_max.value_or(policy.replicas_max);
-  const int gpus = std::max(policy.gpus_each, 1);
-  decode.pair = {.objective = policy.slo,
-                 .prefill_min = scaling.prefill_min.value_or(1),
-                 .decode_min = policy.replicas_min,
-                 .prefill_max = prefill.policy.replicas_max,
-                 .decode_max = policy.replicas_max,
-                 .prefill_gpus = gpus,
-                 .decode_gpus = gpus,
-                 .gpus_max = (prefill.policy.replicas_max + policy.replicas_max) * gpus,
-                 .scale_down_delay_s = policy.scale_down_delay_s.value_or(policy.window_s)};
-  if (policy.gpus_max && policy.gpus_each > 0) decode.pair->gpus_max = *policy.gpus_max;
+// Those that compute prompts for the last of these. They decide nothing: what bounds them is the
+// other one's decision.
+void add_prefill(std::vector<launch::ScaledPool>& pools) {
+  launch::ScaledPool prefill = pools.back();
+  prefill.computes_for = prefill.name;
+  prefill.name = prefill_name(prefill.name);
+  prefill.policy.replicas_min = 0;
+  prefill.policy.replicas_max = prefill.policy.prefill->replicas_max;
+  prefill.policy.prefill.reset();
+  prefill.policy.schedules.clear();
   pools.push_back(std::move(prefill));
 }
 
@@ -223,7 +219,7 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
                      .progress_s = launch.progress_s,
                      .stop_grace_s = launch.stop_grace_s,
                      .is_advised_only = pool.scaling->is_advised_only});
-    if (is_split(pool)) add_prefill(*pool.scaling, pools);
+    if (is_split(pool)) add_prefill(pools);
   }
   return pools;
 }

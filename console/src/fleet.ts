@@ -21,6 +21,7 @@ export class Fleet {
   private readonly workers = new Table<Row>(w.title, [
     { name: w.columns.name, text: (row) => plain(row.name), short: true },
     { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
+    { name: w.columns.role, text: (row) => (row.role && row.role !== "both" ? plain(row.role) : ""), short: true },
     { name: w.columns.state, text: (row) => row.state + (row.reason ? ": " + plain(row.reason) : ""), mark: (row) => row.state },
     { name: w.columns.load, text: (row) => `${known(row.running)} / ${known(row.slots)}`, right: true },
     { name: w.columns.waiting, text: (row) => known(row.waiting), right: true },
@@ -89,7 +90,7 @@ export class Fleet {
   private draw_table(): void {
     const wanted = this.filter.value.trim().toLowerCase();
     const every = [...this.feed.table("workers")];
-    const fit = every.filter(([, row]) => !wanted || [row.name, row.pool, row.state, row.zone, row.region].join(" ").toLowerCase().includes(wanted));
+    const fit = every.filter(([, row]) => !wanted || [row.name, row.pool, row.role, row.state, row.zone, row.region].join(" ").toLowerCase().includes(wanted));
     const place = (row: Row) => [row.region, row.pool, row.name].join("\n");
     const sorted = fit.map((one) => [place(one[1]), one] as const).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).map(([, one]) => one);
     const shown = this.all ? sorted : sorted.slice(0, kRowsAtFirst);

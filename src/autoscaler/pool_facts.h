@@ -66,10 +66,13 @@ struct PoolFacts {
   // The launcher's last start failed; no further one before this time. 0: none did.
   int64_t start_again_ns = 0;
   int64_t unix_s = 0;  // the time of day, for schedules
-  // Where a decision of several pools says how many there are to be (autoscaler/paired_pools.h);
-  // only its guard, its bounds and its way to nothing are the pool's own.
+  // Of a pool with PoolPolicy::prefill: the replicas that compute its prompts. Those above go on.
+  std::vector<ReplicaFacts> prefill = {};
+  // Of those that compute prompts, seen as a pool: as many as the other role's decision says
+  // (PoolDecision::Roles). They come and go with it and decide nothing by themselves.
   std::optional<int> wanted = {};
-  bool follows = false;  // another pool's way to nothing: this one has none of its own
+  // So many further ones may be started beside the other role's; none: as the policy says.
+  std::optional<int> room = {};
 };
 
 }  // namespace pelton::autoscaler

@@ -164,4 +164,21 @@ PairDecision PairScaler::decide(const PairModel& model, const RequestShape& shap
   return decision;
 }
 
+void PairScaler::save(base::JsonWriter& w) const {
+  w.begin_object().key("prefill").integer(counts_.prefill).key("decode").integer(counts_.decode);
+  w.key("prefill_over_delay");
+  prefill_over_delay_.save(w);
+  w.key("decode_over_delay");
+  decode_over_delay_.save(w);
+  w.key("is_split").boolean(is_split_).key("whole_since_ns").integer(whole_since_ns_).end_object();
+}
+
+void PairScaler::load(const StateReader& state) {
+  counts_ = {.prefill = state.count("prefill"), .decode = state.count("decode")};
+  prefill_over_delay_.load(state.at("prefill_over_delay"));
+  decode_over_delay_.load(state.at("decode_over_delay"));
+  is_split_ = state.boolean("is_split");
+  whole_since_ns_ = state.time("whole_since_ns");
+}
+
 }  // namespace pelton::autoscaler

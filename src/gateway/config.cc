@@ -455,15 +455,31 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
   return {};
 }
 
-// What one role needs is a matter of first tokens, and what the other one does of gaps.
+// What one role needs is a matter of first tokens, and what the other one does of gaps. Pods of one
+// workload are all alike, so none has a role.
 bool scales_by_both(const PoolConfig& pool) {
   if (!pool.scaling) return false;
   const autoscaler::PoolPolicy& policy = pool.scaling->policy;
   const bool has_both = policy.rule == autoscaler::PoolPolicy::Rule::kSlo &&
                         policy.slo.first_token_s && policy.slo.gap_s && policy.standby == 0;
-  const bool is_here =
-      !pool.scaling->launch || pool.scaling->launch->kind == LaunchConfig::Kind::kLocal;
-  return has_both && is_here;
+  return has_both &&
+         !(pool.scaling->launch && pool.scaling->launch->kind == LaunchConfig::Kind::kKubernetes);
+}
+
+// Replicas of a pool whose requests are split have two roles.
+Result<void> read_roles(const Table& table, PoolConfig& pool) {
+  if (!pool.scaling) return {};
+  ScalingConfig& scaling = *pool.scaling;
+  if (pool.split.mode == SplitConfig::Mode::kOff) {
+    if (!scaling.prefill_min && !scaling.prefill_max) return {};
+    return table.bad("split",
+                     "is missing: 'prefill_min' and 'prefill_max' of [pool.scale] are of a pool "
+                     "whose requests are split");
+  }
+  scaling.scale_by_roles();
+  const Result<void> sound = scaling.policy.check();
+  if (sound.ok()) return {};
+  return table.bad("scale", "does not fit: " + sound.error().message);
 }
 
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
@@ -495,12 +511,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
                   .scales = pool.scaling.has_value(),
                   .scales_by_both = scales_by_both(pool)},
                  pool.split));
-  const bool has_prefill = pool.scaling && (pool.scaling->prefill_min || pool.scaling->prefill_max);
-  if (has_prefill && pool.split.mode == SplitConfig::Mode::kOff) {
-    return table.bad("split",
-                     "is missing: 'prefill_min' and 'prefill_max' of [pool.scale] are of "
-                     "a pool whose requests are split");
-  }
+  TRY(read_roles(table, pool));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {

@@ -70,8 +70,7 @@ Result<void> read_split(const ConfigTable& table, const SplitMeans& means, Split
   if (means.scales && !means.scales_by_both) {
     return table.bad("split",
                      "of a pool whose replicas come and go wants policy = \"slo\" of [pool.scale] "
-                     "with 'ttft' and 'itl', without 'standby', and kind = \"local\" of "
-                     "[pool.launch]");
+                     "with 'ttft' and 'itl', without 'standby', and not of pods");
   }
   if (means.has_key) return {};
   return table.bad("split",

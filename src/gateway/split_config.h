@@ -37,7 +37,7 @@ struct SplitMeans {
   bool has_tokenizer = false;
   bool has_key = false;         // the fleet's
   bool scales = false;          // its replicas come and go
-  bool scales_by_both = false;  // by an objective for each role, on this machine
+  bool scales_by_both = false;  // by an objective for each role
 };
 // "split" and "handoff" of a [[pool]]. Errors: kBadConfig.
 Result<void> read_split(const ConfigTable& table, const SplitMeans& means, SplitConfig& split);

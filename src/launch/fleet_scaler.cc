@@ -15,6 +15,7 @@ using autoscaler::PoolAnnouncement;
 using autoscaler::PoolDecision;
 using autoscaler::PoolFacts;
 using autoscaler::PoolPhase;
+using autoscaler::PoolPolicy;
 using autoscaler::ReplicaPhase;
 
 constexpr int64_t kDecideAgain_ns = 2'000'000'000;
@@ -69,6 +70,10 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;
+    pool.state.served = pool.served();
+    pool.state.role = !pool.asked.computes_for.empty() ? "prefill"
+                      : pool.asked.policy.prefill      ? "decode"
+                                                       : "";
     pool.state.acts = !pool.asked.is_advised_only;
     if (!pool.is_known) {
       states.push_back(pool.state);
@@ -76,7 +81,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
     }
     const bool changed = follow(pool, launched, now_ns);
     end_overdue(pool, now_ns);
-    if (asked || changed || now_ns >= pool.decide_ns) decide(pool, now_ns);
+    if (is_led(pool) && (asked || changed || now_ns >= pool.decide_ns)) decide(pool, now_ns);
     finish_drains(pool, now_ns);
     release_standby(pool);
     announce(pool, now_ns);
@@ -344,25 +349,38 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
   return facts;
 }
 
-// Of two roles one decision says how many: it is made with the pool's own, and those that compute
-// prompts follow behind it.
-void FleetScaler::want(Pool& pool, PoolFacts& facts, int64_t now_ns) {
+FleetScaler::Pool* FleetScaler::other_role(const Pool& pool) {
   const auto other = std::ranges::find_if(pools_, [&](const Pool& one) {
-    return pool.pair
-               ? one.asked.computes_for == pool.asked.name
-               : !pool.asked.computes_for.empty() && one.asked.name == pool.asked.computes_for;
+    return pool.asked.computes_for.empty() ? one.asked.computes_for == pool.asked.name
+                                           : one.asked.name == pool.asked.computes_for;
   });
-  if (other == pools_.end()) return;
-  if (pool.pair) {
-    pool.pair_counts =
-        pool.pair->decide(this->facts(*other), facts, pool.asked.policy.replicas_min, now_ns)
-            .counts;
-    facts.wanted = pool.pair_counts.decode;
+  return other == pools_.end() ? nullptr : &*other;
+}
+
+// Whoever decides for it has.
+bool FleetScaler::is_led(const Pool& pool) {
+  if (pool.asked.computes_for.empty()) return true;
+  const Pool* const other = other_role(pool);
+  return other != nullptr && other->is_known;
+}
+
+// One decision says how many there are to be of both roles: it is made of the pool's own replicas,
+// and those that compute prompts follow it.
+void FleetScaler::add_other_role(Pool& pool, PoolFacts& facts, int64_t now_ns) {
+  Pool* const other = other_role(pool);
+  if (other == nullptr) return;
+  const PoolPolicy& policy = pool.asked.policy;
+  if (policy.affordable() < policy.replicas_max + other->asked.policy.replicas_max) {
+    const auto there = std::ssize(pool.replicas) + std::ssize(other->replicas);
+    facts.room = std::max(policy.affordable() - static_cast<int>(there), 0);
+  }
+  if (pool.asked.computes_for.empty()) {
+    facts.prefill = this->facts(*other).replicas;
     other->decide_ns = now_ns;
     return;
   }
-  facts.follows = true;
-  facts.wanted = other->state.decision.desired == 0 ? 0 : other->pair_counts.prefill;
+  const PoolDecision& decision = other->state.decision;
+  facts.wanted = decision.desired == 0 ? 0 : decision.terms.roles.pair.counts.prefill;
 }
 
 void FleetScaler::decide(Pool& pool, int64_t now_ns) {
@@ -371,7 +389,7 @@ void FleetScaler::decide(Pool& pool, int64_t now_ns) {
     pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
   }
   PoolFacts facts = this->facts(pool);
-  want(pool, facts, now_ns);
+  add_other_role(pool, facts, now_ns);
   const PoolDecision decision = pool.scaler.decide(facts, now_ns);
   record(pool, now_ns, facts, decision);
   if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;

@@ -14,13 +14,11 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "autoscaler/paired_pools.h"
 #include "autoscaler/pool_announcement.h"
 #include "autoscaler/pool_scaler.h"
 #include "base/clock.h"
@@ -74,11 +72,9 @@ class ScaledFleet {
 struct ScaledPool {
   std::string name;
   autoscaler::PoolPolicy policy;
-  // Of replicas that compute prompts for another pool's: that one, which is the gateways'. It
-  // stands before this one. Empty: none.
+  // Of replicas that compute prompts for another pool's, which has PoolPolicy::prefill: that one,
+  // which is the gateways' and stands before this one. Empty: they are of no other.
   std::string computes_for = {};
-  // Of that other pool: how many of both there are to be.
-  std::optional<autoscaler::PairPolicy> pair = {};
   double start_s = 30;           // of a replica, until one has been seen
   double progress_s = 120;       // a start that does not advance for so long is ended
   double stop_grace_s = 30;      // for what a draining replica still does
@@ -110,6 +106,10 @@ class FleetScaler {
   // Any thread.
   struct PoolState {
     std::string pool;
+    // As gateways and metrics call it: of replicas that compute prompts for another pool's, that
+    // one. `role`: "prefill", "decode"; empty: each does the whole of a request.
+    std::string served;
+    std::string role;
     autoscaler::PoolAnnouncement announcement;
     autoscaler::PoolDecision decision;  // the last
     int starting = 0;
@@ -144,9 +144,7 @@ class FleetScaler {
     ScaledFleet::Worker worker;
   };
   struct Pool {
-    explicit Pool(const ScaledPool& pool) : asked(pool), scaler(pool.policy) {
-      if (pool.pair) pair.emplace(*pool.pair, pool.policy.window_s);
-    }
+    explicit Pool(const ScaledPool& pool) : asked(pool), scaler(pool.policy) {}
     // As gateways call it.
     const std::string& served() const {
       return asked.computes_for.empty() ? asked.name : asked.computes_for;
@@ -156,11 +154,9 @@ class FleetScaler {
     }
     const ScaledPool asked;
     autoscaler::PoolScaler scaler;
-    std::optional<autoscaler::PairedPools> pair;
-    autoscaler::PairCounts pair_counts;  // as decided last
-    std::map<int, Replica> replicas;     // by ordinal
-    int failures = 0;                    // in a row
-    std::string failure;                 // why held requests are refused
+    std::map<int, Replica> replicas;  // by ordinal
+    int failures = 0;                 // in a row
+    std::string failure;              // why held requests are refused
     int64_t start_again_ns = 0;
     int64_t decide_ns = 0;  // when to decide next
     double service_s = 10;  // of a request, as last seen
@@ -196,7 +192,10 @@ class FleetScaler {
   void wake(Pool& pool, Replica& replica, int64_t now_ns);
   static int standby_wanting(const Pool& pool);
   autoscaler::PoolFacts facts(Pool& pool) const;
-  void want(Pool& pool, autoscaler::PoolFacts& facts, int64_t now_ns);
+  // That has the replicas of the other role; null: it has but one.
+  Pool* other_role(const Pool& pool);
+  bool is_led(const Pool& pool);
+  void add_other_role(Pool& pool, autoscaler::PoolFacts& facts, int64_t now_ns);
   const std::string& served_name(const std::string& pool) const;
   void announce(Pool& pool, int64_t now_ns);
   static Replica* find(Pool& pool, std::string_view id);
