@@ -14,14 +14,16 @@ const count = (value: number) => (Number.isInteger(value) ? grouped(value) : "")
 const known = (value: unknown) => (typeof value === "number" ? grouped(value) : words.live.nothing);
 const where = (row: Row) => [row.region, row.zone].filter(Boolean).join(", ");
 
+// Of a pool whose requests are split a worker may have one role only.
+const pool_of = (row: Row) => plain(row.pool) + (row.role && row.role !== "both" ? `, ${plain(row.role)}` : "");
+
 export class Fleet {
   private readonly figures = h("dl", { class: "facts live-now" });
   private readonly ready = new Chart<Sample>(w.ready_by_pool, count, [], null, true);
   private readonly running = new Chart<Sample>(w.running_by_pool, count, [], null, true);
   private readonly workers = new Table<Row>(w.title, [
     { name: w.columns.name, text: (row) => plain(row.name), short: true },
-    { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
-    { name: w.columns.role, text: (row) => (row.role && row.role !== "both" ? plain(row.role) : ""), short: true },
+    { name: w.columns.pool, text: pool_of, short: true },
     { name: w.columns.state, text: (row) => row.state + (row.reason ? ": " + plain(row.reason) : ""), mark: (row) => row.state },
     { name: w.columns.load, text: (row) => `${known(row.running)} / ${known(row.slots)}`, right: true },
     { name: w.columns.waiting, text: (row) => known(row.waiting), right: true },

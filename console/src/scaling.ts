@@ -101,7 +101,8 @@ export class Scaling {
       pool.draw(state, this.feed.samples);
     }
     this.none.hidden = states.size > 0;
-    this.what_if?.draw_pools([...states.keys()]);
+    // Two roles are not played from what was recorded.
+    this.what_if?.draw_pools([...states].filter(([, state]) => !state.role).map(([name]) => name));
     const lines = [...this.feed.table("decisions")].sort((a, b) => b[1].n - a[1].n);
     this.nothing.hidden = lines.length > 0;
     this.decisions.draw(lines);

@@ -173,7 +173,7 @@ export const words = {
     how_sign_in: "Who signs in commands workers from here; in a terminal it is pelton fleet drain NAME, undrain, eject, restore.",
     commands: "Last commands from this console",
     command_columns: { at: "When", who: "Who", from: "From", what: "What", result: "Result" },
-    columns: { name: "Worker", pool: "Pool", role: "Role", state: "State", load: "Running / slots", waiting: "Waiting", kv: "KV cache",
+    columns: { name: "Worker", pool: "Pool", state: "State", load: "Running / slots", waiting: "Waiting", kv: "KV cache",
       requests: "Requests", failures: "Failures", commands: "Commands", where: "Region, zone", version: "Version", address: "Address" },
   },
   scaling: {

@@ -345,6 +345,15 @@ PoolScaler::Need PoolScaler::role_need(const PoolFacts& facts, const Supply& sup
   }
   const PoolDecision::Roles& roles = pair_->roles();
   terms.roles = roles;
+  if (roles.is_known) {
+    const PairDecision& pair = roles.pair;
+    terms.slo.is_missed = pair.first_token_late > 1 || pair.gap_late > 1;
+    const auto forecast = [](double late, const std::optional<double>& asked) {
+      return late < PairDecision::kOverloaded ? late * asked.value_or(0) : 0;
+    };
+    terms.slo.first_token_s = forecast(pair.first_token_late, policy_.slo.first_token_s);
+    terms.slo.gap_s = forecast(pair.gap_late, policy_.slo.gap_s);
+  }
   terms.rate = roles.rate;
   need.replicas = terms.by_demand = roles.pair.counts.decode;
   if (roles.pair.at_ceiling) {

@@ -198,6 +198,9 @@ TEST(AutoscalingSplit, AtACeilingBothAreLateByTheSameFactor) {
       policy.gpus_max = (needed.prefill + needed.decode) * 85 / 100;
       options = roles_fleet(policy, 1);
       options.replica.checks = false;
+      // Nothing has piled up before: what is late is late for want of replicas.
+      options.autoscaling->prefill_replicas = needed.prefill * 85 / 100;
+      options.autoscaling->replicas = *policy.gpus_max - options.autoscaling->prefill_replicas;
       const SimulationResult result = run(options, some);
       EXPECT_EQ(failed(result), 0);
       const Late measured = late(result, 60, 115, percentile);
