@@ -269,6 +269,51 @@ class SplitPools(unittest.TestCase):
         second.end(signal.SIGTERM)
         self.assertRegex(self.replay(record).stderr, "[1-9][0-9]* decisions, each as it was recorded")
 
+    def test_knobs_of_both_roles_are_played_and_recommended(self):
+        config, load = self.folder / "gateway.toml", self.folder / "load.json"
+        key, out, facts = self.folder / "fleet.key", self.folder / "out.toml", self.folder / "facts.jsonl"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        load.write_text('{"input_tokens": 4000, "output_tokens": 40, "count": 120, "rate": 2, "seed": 3}')
+        config.write_text(f"""[gateway]
+fleet_key_file = "{key}"
+[autoscaler]
+gateways = ["http://127.0.0.1:1"]
+[[pool]]
+name = "main"
+model = "m"
+tokenizer = "{BOX}"
+split = "always"
+[pool.scale]
+min = 1
+max = 4
+policy = "slo"
+ttft = 1
+itl = 0.05
+window = 10
+[pool.launch]
+serve = ["m"]
+start_seconds = 5
+""")
+        flags = ["gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--workload", load, "--scale-config", config, "--router", "cost",
+                 "--swap-space", "8GiB", "--kv-link-bandwidth", "25GB", "--split", "always"]
+
+        def run(*words):
+            return subprocess.run([gateway_fixture.BINARY, *words], capture_output=True, text=True, timeout=60, check=False)
+        done = run("autoscale", "recommend", *flags, "--vary", "prefill_max=1,4", "--late-share", "1", "--late-seconds", "3", "--out", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.startswith("prefill_max=")}
+        self.assertEqual(set(rows), {"prefill_max=1", "prefill_max=4"})
+        self.assertLess(float(rows["prefill_max=4"][1]), float(rows["prefill_max=1"][1]), "fewer late with more of them")
+        self.assertLess(float(rows["prefill_max=1"][3]), float(rows["prefill_max=4"][3]), "and they cost hours")
+        self.assertIn("prefill_max = ", out.read_text())
+        self.assertEqual(run("autoscale", "--config", out, "--check").returncode, 0)
+        done = run("simulate", *flags, "--record-facts", facts)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('"prefill_needed"', facts.read_text())
+        self.replay(facts)
+        done = run("simulate", *flags[:-2])
+        self.assertIn("replicas of two roles need requests that are split", done.stderr)
+
     def test_a_wrong_file_is_refused_with_its_line(self):
         key = self.folder / "fleet.key"
         subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)

@@ -47,7 +47,10 @@ int piled_up(const PoolFacts& facts) {
 }  // namespace
 
 PairedPools::PairedPools(const PoolPolicy& policy)
-    : objective_(policy.slo), scaler_(pair_policy(policy)) {}
+    : objective_(policy.slo),
+      affordable_(policy.affordable()),
+      prefill_min_(policy.prefill->replicas_min),
+      scaler_(pair_policy(policy)) {}
 
 // The median, number by number: one that is slow, or lies, is not its role's. What a role does not
 // do yet says nothing: what is known of it stays.
@@ -141,6 +144,8 @@ PoolDecision::Roles PairedPools::decided(const PoolFacts& facts, const Asked& as
   roles.pair.counts.decode = std::max(roles.pair.counts.decode, asked.decode_min);
   // Whatever has not been seen needs one of each.
   if (!roles.is_known) roles.pair.counts.prefill = std::max(roles.pair.counts.prefill, 1);
+  const int left = std::max(affordable_ - roles.pair.counts.decode, prefill_min_);
+  roles.pair.counts.prefill = std::min(roles.pair.counts.prefill, left);
   return roles;
 }
 

@@ -46,6 +46,8 @@ class PairedPools {
   PoolDecision::Roles decided(const PoolFacts& facts, const Asked& asked);
 
   SloObjective objective_;
+  int affordable_;  // replicas of both roles
+  int prefill_min_;
   PairScaler scaler_;
   PairModel model_;
   RequestShape shape_;

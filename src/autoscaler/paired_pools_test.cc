@@ -8,6 +8,7 @@
 
 #include "autoscaler/facts_log.h"
 #include "autoscaler/pool_scaler.h"
+#include "base/random.h"
 
 namespace pelton::autoscaler {
 namespace {
@@ -132,6 +133,8 @@ TEST(PairedPools, NoMoreOfBothThanTheGpusAllow) {
 TEST(PairedPools, NoneToComputePromptsWhereTheOthersDoAsWell) {
   PoolPolicy policy = roles_policy();
   policy.prefill->replicas_min = 0;
+  policy.slo.gap_s = 0.02;  // a step with a long prompt takes longer
+  policy.slo.percentile = 0.99;
   RolesPool pool(policy);
   EXPECT_EQ(pool.play(1, 100, 60), (PairCounts{.prefill = 0, .decode = 1}));
   EXPECT_GT(pool.play(160, 4000, 30).prefill, 2) << pool.decision_.text();
@@ -210,6 +213,52 @@ TEST(PairedPools, ANewLeaderDecidesAsTheOldOneWould) {
       const auto outcome = replay.feed(decision_line("box", recorded.now_ns_, facts, decision));
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       EXPECT_TRUE(outcome->is_equal) << outcome->line;
+    }
+  }
+}
+
+// Whatever gateways and replicas say: both within their bounds and together within what is
+// affordable, none of one role without the other one.
+TEST(PairedPools, WhateverIsSaidNoBoundIsBroken) {
+  uint64_t draws = 0;
+  const auto drawn = [&](double most) { return base::random_unit(7, draws++) * most; };
+  for (int round = 0; round < 40; ++round) {
+    PoolPolicy policy = roles_policy();
+    policy.replicas_min = static_cast<int>(drawn(3));
+    policy.replicas_max = policy.replicas_min + 1 + static_cast<int>(drawn(20));
+    policy.prefill = {{.replicas_min = static_cast<int>(drawn(3)), .replicas_max = 3}};
+    policy.prefill->replicas_max += static_cast<int>(drawn(20));
+    policy.gpus_each = 1;
+    policy.gpus_max = std::max(policy.replicas_min, 1) + policy.prefill->replicas_min +
+                      static_cast<int>(drawn(20));
+    ASSERT_TRUE(policy.check().ok());
+    RolesPool pool(policy);
+    for (int i = 0; i < 150; ++i) {
+      pool.now_ns_ += static_cast<int64_t>(drawn(15) * kSecond);
+      const auto rate = static_cast<int>(drawn(1) < 0.5 ? drawn(3) : drawn(400));
+      pool.report_.requests += rate;
+      pool.report_.finished += static_cast<int>(drawn(rate));
+      pool.report_.held = static_cast<int>(drawn(1) < 0.7 ? 0 : drawn(500));
+      pool.report_.in_service = static_cast<int>(drawn(1) < 0.3 ? 0 : drawn(100));
+      pool.report_.in_service_s += drawn(1e3);
+      if (rate > 0) {
+        pool.report_.served.add({.input = 1 + static_cast<int64_t>(drawn(1e5)),
+                                 .computed = 1 + static_cast<int64_t>(drawn(1e5)),
+                                 .output = 1 + static_cast<int64_t>(drawn(1e4)),
+                                 .first_token_s = drawn(100),
+                                 .further_s = drawn(1e3)},
+                                rate);
+      }
+      pool.reports_ = drawn(1) < 0.9;
+      pool.decide();
+      const PairCounts counts = pool.counts_;
+      ASSERT_LE(counts.decode, policy.replicas_max) << pool.decision_.text();
+      ASSERT_LE(counts.prefill, policy.prefill->replicas_max) << pool.decision_.text();
+      ASSERT_LE(counts.prefill + counts.decode, *policy.gpus_max) << pool.decision_.text();
+      ASSERT_GE(counts.decode, policy.replicas_min);
+      ASSERT_TRUE(counts.decode > 0 || counts.prefill == 0);
+      ASSERT_TRUE(counts.decode == 0 || counts.prefill >= policy.prefill->replicas_min)
+          << pool.decision_.text();
     }
   }
 }

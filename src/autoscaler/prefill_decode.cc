@@ -96,9 +96,9 @@ PairCounts PairScaler::within_ceiling(const Pools& pools, double rate, PairCount
                       .decode = std::clamp(rest / policy_.decode_gpus, 0, policy_.decode_max)};
   };
   if (needed.prefill == 0) return with(0);
-  int least = 1;
-  int most = std::min(policy_.prefill_max,
-                      (policy_.gpus_max - policy_.decode_gpus) / policy_.prefill_gpus);
+  const int rest = policy_.gpus_max - std::max(policy_.decode_min, 1) * policy_.decode_gpus;
+  int most = std::min(policy_.prefill_max, rest / policy_.prefill_gpus);
+  int least = std::min(std::max(policy_.prefill_min, 1), most);
   while (most - least > 1) {
     const int middle = least + (most - least) / 2;
     const PairCounts counts = with(middle);
