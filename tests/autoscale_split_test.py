@@ -77,6 +77,9 @@ start_seconds = 1
     def start_scaler(self, *flags):
         self.scaler = None  # the test's own
 
+    def starts(self):
+        return [] if self.apart else super().starts()
+
     def pools(self):
         """By role, as the autoscaler has them."""
         pools = json.loads(ask(self.admin, "GET", "/v1/autoscaler")[1])["pools"]

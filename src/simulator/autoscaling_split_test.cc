@@ -176,8 +176,8 @@ TEST(AutoscalingSplit, ToZeroAndBackWithoutAnError) {
   EXPECT_EQ(result.unfinished, 0);
   EXPECT_EQ(desired_at(result, 1).decode, 1);
   EXPECT_GT(desired_at(result, 75).prefill, 3) << steps_of(result);
-  EXPECT_EQ(desired_at(result, 255), (autoscaler::PairCounts{.prefill = 0, .decode = 1}))
-      << steps_of(result);
+  EXPECT_EQ(desired_at(result, 255).prefill, 0) << steps_of(result);
+  EXPECT_LE(desired_at(result, 255).decode, 2) << "they serve whole requests";
   EXPECT_GT(desired_at(result, 325).prefill, 3);
   EXPECT_EQ(desired_at(result, 550), autoscaler::PairCounts{}) << steps_of(result);
   EXPECT_GT(desired_at(result, 635).prefill, 3);
