@@ -275,7 +275,8 @@ TEST_F(CApi, HandlesMayBeFreedInAnyOrder) {
   ASSERT_EQ(pelton_start(other, &request, &generation), PELTON_OK);
   pelton_free(other);
   pelton_grammar_free(grammar);
-  EXPECT_EQ(pelton_read(generation, collect, &events, nullptr), PELTON_OK) << pelton_error_message();
+  EXPECT_EQ(pelton_read(generation, collect, &events, nullptr), PELTON_OK)
+      << pelton_error_message();
   EXPECT_FALSE(events.tokens.empty());
   pelton_generation_free(generation);
 }
