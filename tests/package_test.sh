@@ -129,7 +129,7 @@ wait "$server" || status=$?
 }
 
 # ---- the library, with pkg-config alone
-inside apt-get install -y --no-install-recommends gcc libc6-dev pkg-config python3-minimal >>"$work/apt.log" 2>&1
+inside apt-get install -y --no-install-recommends gcc libc6-dev pkg-config python3 >>"$work/apt.log" 2>&1
 inside cp -r /usr/share/doc/pelton/examples/library /tmp/library
 for example in chat embed extract; do
   # shellcheck disable=SC2016
