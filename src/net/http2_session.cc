@@ -169,7 +169,7 @@ struct Http2Session::Callbacks {
       stream->out_begin = 0;
       if (stream->is_finished) *flags |= NGHTTP2_DATA_FLAG_EOF;
     }
-    self(user).empty_frames_ = 0;
+    self(user).count_something();
     return static_cast<ssize_t>(count);
   }
 
@@ -218,6 +218,9 @@ bool Http2Session::receive(std::string_view bytes) {
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (taken == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
   if (taken < 0) is_broken_ = true;
+  // Frames of kinds that nobody knows are not even reported.
+  empty_bytes_ += bytes.size();
+  if (empty_bytes_ > limits_.empty_bytes_max) calm_down();
   return !is_broken_;
 }
 
@@ -270,7 +273,7 @@ bool Http2Session::add_header(int32_t id, std::string_view name, std::string_vie
 
 void Http2Session::end_header(int32_t id, bool ends_stream) {
   header_stream_ = 0;
-  empty_frames_ = 0;
+  count_something();
   Stream* const stream = find(id);
   if (stream == nullptr) return;
   stream->has_head = true;
@@ -313,7 +316,7 @@ void Http2Session::end_request(int32_t id) {
 }
 
 void Http2Session::add_body(int32_t id, std::string_view bytes) {
-  empty_frames_ = 0;
+  count_something();
   Stream* const stream = find(id);
   if (stream == nullptr || stream->is_body_left) return;
   std::string& body = stream->request.body;
@@ -379,6 +382,11 @@ void Http2Session::count_reset() {
 
 void Http2Session::count_frame() {
   if (++empty_frames_ > limits_.empty_frames_max) calm_down();
+}
+
+void Http2Session::count_something() {
+  empty_frames_ = 0;
+  empty_bytes_ = 0;
 }
 
 void Http2Session::calm_down() {

@@ -36,7 +36,9 @@ class Http2Session {
     int streams_max = 128;
     int resets_in_advance = 200;
     int resets_regained_s = 20;
-    int empty_frames_max = 10'000;  // in a row
+    // In a row, without a request's header, some of a body, or some of an answer.
+    int empty_frames_max = 10'000;
+    size_t empty_bytes_max = 256 * 1024;
   };
 
   struct Event {
@@ -140,6 +142,7 @@ class Http2Session {
   void close_stream(int32_t stream, uint32_t error);
   void count_reset();
   void count_frame();
+  void count_something();
   void calm_down();
   bool end_early();
   void resume(int32_t stream, Stream& state);
@@ -152,7 +155,9 @@ class Http2Session {
   int32_t header_stream_ = 0;
   int resets_left_;
   int64_t regaining_ = 0;  // thousandths of a reset
-  int empty_frames_ = 0;   // since something came or went
+  // Since something came or went:
+  int empty_frames_ = 0;
+  size_t empty_bytes_ = 0;
   bool is_broken_ = false;
   bool has_more_ = false;
 };
