@@ -57,7 +57,7 @@ class Http2Session {
   Http2Session(const Http2Session&) = delete;
   Http2Session& operator=(const Http2Session&) = delete;
 
-  // False: the peer may say nothing more. What produce() still has tells it why.
+  // False: the peer may say nothing more. What produce() still has says why.
   bool receive(std::string_view bytes);
   // In order, of the bytes received. An event may be of a stream that is gone by now.
   std::vector<Event> take_events();
@@ -124,7 +124,7 @@ class Http2Session {
     // The answer.
     bool is_answered = false;  // its head has been given
     bool is_finished = false;
-    bool is_waiting = false;  // nghttp2 is to be told when there is more
+    bool is_waiting = false;  // nghttp2 must hear when there is more
     bool is_head_request = false;
     std::string out;
     size_t out_begin = 0;
