@@ -217,8 +217,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
-                         "workers_file", "fleet_key_file", "retries", "retry_budget",
+  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "http2", "threads",
+                         "keys_file", "workers_file", "fleet_key_file", "retries", "retry_budget",
                          "resume_budget", "drain_seconds", "index_bytes", "allowed_cidrs", "zone",
                          "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
@@ -234,6 +234,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   if (const auto hosts = net::AllowedHosts::parse(config.allowed_hosts); !hosts.ok()) {
     return table.bad("allowed_hosts", hosts.error().message);
   }
+  TRY(table.read("http2", config.http2));
   TRY(read_networks(table, config));
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));

@@ -215,6 +215,7 @@ std::string config_text(const GatewayConfig& config) {
     put_text(out, "grpc_listen", net::format_host_port(config.grpc_host, config.grpc_port));
   }
   put(out, "allowed_hosts", list(config.allowed_hosts));
+  put(out, "http2", config.http2 ? "true" : "false");
   put(out, "threads", fmt::format("{}", config.threads));
   put_text(out, "keys_file", config.keys_file);
   put_text(out, "workers_file", config.workers_file);
