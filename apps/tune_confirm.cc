@@ -277,13 +277,13 @@ Result<void> Confirmation::fit(const std::string& model, const std::vector<std::
   TRY_ASSIGN(const families::ModelConfig shape, cost_model::find_model_config(model));
   // The hardware that stands in for this machine, as `pelton calibrate` has it by default.
   TRY_ASSIGN(const cost_model::Hardware hardware, cost_model::find_hardware("cpu-zen4-2"));
-  std::vector<cost_model::MeasuredStep> steps;
-  std::vector<cost_model::MeasuredStep> of_idle;
-  for (const std::string& log : logs) {
+  const auto read = [&](const std::string& log) -> Result<std::vector<cost_model::MeasuredStep>> {
     TRY_ASSIGN(const std::string text, read_input(log));
-    TRY_ASSIGN(const std::vector<cost_model::MeasuredStep> some,
-               cost_model::parse_step_log(text, log, cost_model::windows_of(shape)));
-    if (of_idle.empty()) of_idle = some;
+    return cost_model::parse_step_log(text, log, cost_model::windows_of(shape));
+  };
+  std::vector<cost_model::MeasuredStep> steps;
+  for (const std::string& log : logs) {
+    TRY_ASSIGN(const std::vector<cost_model::MeasuredStep> some, read(log));
     steps.insert(steps.end(), some.begin(), some.end());
   }
   TRY_ASSIGN(
@@ -292,7 +292,14 @@ Result<void> Confirmation::fit(const std::string& model, const std::vector<std::
           {.hardware = hardware, .shape = shape, .arithmetic = cost_model::Arithmetic::kInt8},
           steps));
   if (!idle_.empty()) {
-    TRY_ASSIGN(calibration.overhead, cost_model::request_overhead(of_idle, idle_));
+    TRY_ASSIGN(const std::vector<cost_model::MeasuredStep> of_idle, read(idle_log_));
+    Result<cost_model::RequestOverhead> overhead = cost_model::request_overhead(of_idle, idle_);
+    if (overhead.ok()) {
+      calibration.overhead = *std::move(overhead);
+    } else {
+      fmt::print(stderr, "what a request costs around its steps is taken as nothing: {}\n",
+                 base::one_line(overhead.error().message));
+    }
   } else if (arguments_.has("--calibration")) {
     // What requests cost around the steps stays as it was given: no stream ran alone here.
     TRY_ASSIGN(const std::string text, read_input(arguments_.text("--calibration")));
@@ -323,9 +330,9 @@ Result<cli::Arguments> Confirmation::calibrated(PointPlayer& player,
   }
   const int slots = static_cast<int>(changed.integer("--max-num-seqs"));
   std::vector<std::string> words = serve_words(changed, slots);
-  logs_.push_back(file("calibration-steps.jsonl"));
+  idle_log_ = file("calibration-steps.jsonl");
   for (const char* word : {"--log-level", "error", "--step-log"}) words.emplace_back(word);
-  words.push_back(logs_.back());
+  words.push_back(idle_log_);
   TRY_ASSIGN(const OwnServer server, OwnServer::start(changed.text("MODEL"), words, *interrupt_));
   const double each_s = std::clamp(arguments_.number("--confirm-seconds") / 60, 0.5, 5.0);
   spec.arrivals.rate = std::numeric_limits<double>::infinity();
@@ -366,7 +373,7 @@ Result<cli::Arguments> Confirmation::calibrated(PointPlayer& player,
     TRY(look(count, std::clamp<int64_t>(wanted, int64_t{3} * count, 20'000)));
   }
   const std::string out = file("calibration.json");
-  TRY(fit(changed.text("MODEL"), logs_, out));
+  TRY(fit(changed.text("MODEL"), {idle_log_}, out));
   return player.with_settings(arguments_, {{"calibration", out}});
 }
 

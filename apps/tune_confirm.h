@@ -81,7 +81,8 @@ class Confirmation {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;  // null: prompts are of common words
   workload::Vocabulary vocabulary_;
   std::vector<cost_model::MeasuredRequest> idle_;  // of one stream
-  std::vector<std::string> logs_;                  // of steps
+  std::string idle_log_;           // of the server that was calibrated on; empty: none was
+  std::vector<std::string> logs_;  // of those that were confirmed
 };
 
 }  // namespace pelton::apps

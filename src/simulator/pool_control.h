@@ -35,6 +35,8 @@ struct Autoscaling {
   std::vector<StartPhase> phases;  // of that; none: one of start_s
   int replicas = 1;                // ready at the beginning
   double tick_s = 2;
+  // Of a request, until some have been seen; 0: what the model of a step's time says of this load.
+  double service_s_assumed = 0;
   // Of requests that no replica has a free slot for.
   int held_max = INT32_MAX;
   double hold_s_max = 1e9;
