@@ -129,6 +129,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
                  "--replicas 0: nobody starts one; give --autoscale or --scale-config",
                  "--replicas"};
   }
+  options.replica_count = std::max(options.replica_count, 1);  // the autoscaling has its own
   TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
   options.gateways = static_cast<int>(arguments.integer("--gateways"));
   options.report_s = arguments.number("--report-interval") / 1000;

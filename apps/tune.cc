@@ -417,6 +417,71 @@ Result<void> run(const cli::Arguments& arguments) {
                      axes);
 }
 
+// Those of the search; those of the simulator and of --confirm come behind.
+std::vector<Flag> search_flags() {
+  return {{.name = "--vary",
+           .value = "FLAG=V,V",
+           .help = "values of a flag of simulate, as max-num-seqs=16,64 or "
+                   "kv-cache-dtype=auto,int8; default slots and tokens a step",
+           .many = true,
+           .not_with = {{"--ablate"}}},
+          {.name = "--hardware",
+           .value = "LIST",
+           .help = "also vary the machine type: GPUs and instances, each with dollars for an "
+                   "hour of a device or instance, as l4@0.7,h100@2.5,p5.48xlarge",
+           .may_be_empty = false,
+           .not_with = {{"--gpu"}, {"--instance"}, {"--ablate"}}},
+          {.name = "--best-by",
+           .value = "WHAT",
+           .help = "the most tokens/s of a replica, of a device, or for a dollar (cost); "
+                   "default replica, with --hardware cost where all prices are known",
+           .choices = {"replica", "device", "cost"},
+           .not_with = {{"--ablate"}}},
+          {.name = "--objectives",
+           .value = "BOUNDS",
+           .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds",
+           .not_with = {{"--ablate"}}},
+          {.name = "--search",
+           .value = "HOW",
+           .help = "all: every combination; halving: all of them shortly, the better eighth "
+                   "longer, then the best one's neighbours",
+           .default_text = "all",
+           .choices = {"all", "halving"},
+           .not_with = {{"--requests"}, {"--facts"}, {"--ablate"}}},
+          {.name = "--out",
+           .value = "FILE",
+           .help = "the best settings, for serve --config",
+           .may_be_empty = false,
+           .not_with = {{"--ablate"}}},
+          {.name = "--seeds",
+           .value = "N",
+           .help = "so many seeds of the front and of the flags without --vary: intervals, "
+                   "and what the best gains",
+           .kind = Flag::Kind::kInteger,
+           .least = 2,
+           .most = 1000,
+           .not_with = {{"--ablate"}}},
+          {.name = "--ablate",
+           .help = "no search: each feature off, one at a time, and what that does to TTFT "
+                   "and ITL",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--html",
+           .value = "FILE",
+           .help = "also write a page with the fronts",
+           .may_be_empty = false,
+           .not_with = {{"--ablate"}}},
+          {.name = "--history",
+           .value = "FILE",
+           .help = "keep what was played in this SQLite file, and play nothing twice"},
+          {.name = "--list",
+           .help = "what --history FILE has kept, and no search",
+           .kind = Flag::Kind::kSwitch,
+           .in_config = false},
+          {.name = "--json",
+           .value = "FILE",
+           .help = "also write every combination's figures; - is stdout"}};
+}
+
 }  // namespace
 
 cli::Verb tune_verb() {
@@ -432,67 +497,7 @@ cli::Verb tune_verb() {
           "fewer.\n"
           "--confirm measures the best few on a real server.",
       .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json", false}},
-      .flags = {{.name = "--vary",
-                 .value = "FLAG=V,V",
-                 .help = "values of a flag of simulate, as max-num-seqs=16,64 or "
-                         "kv-cache-dtype=auto,int8; default slots and tokens a step",
-                 .many = true,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--hardware",
-                 .value = "LIST",
-                 .help = "also vary the machine type: GPUs and instances, each with dollars for an "
-                         "hour of a device or instance, as l4@0.7,h100@2.5,p5.48xlarge",
-                 .may_be_empty = false,
-                 .not_with = {{"--gpu"}, {"--instance"}, {"--ablate"}}},
-                {.name = "--best-by",
-                 .value = "WHAT",
-                 .help = "the most tokens/s of a replica, of a device, or for a dollar (cost); "
-                         "default replica, with --hardware cost where all prices are known",
-                 .choices = {"replica", "device", "cost"},
-                 .not_with = {{"--ablate"}}},
-                {.name = "--objectives",
-                 .value = "BOUNDS",
-                 .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds",
-                 .not_with = {{"--ablate"}}},
-                {.name = "--search",
-                 .value = "HOW",
-                 .help = "all: every combination; halving: all of them shortly, the better eighth "
-                         "longer, then the best one's neighbours",
-                 .default_text = "all",
-                 .choices = {"all", "halving"},
-                 .not_with = {{"--requests"}, {"--facts"}, {"--ablate"}}},
-                {.name = "--out",
-                 .value = "FILE",
-                 .help = "the best settings, for serve --config",
-                 .may_be_empty = false,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--seeds",
-                 .value = "N",
-                 .help = "so many seeds of the front and of the flags without --vary: intervals, "
-                         "and what the best gains",
-                 .kind = Flag::Kind::kInteger,
-                 .least = 2,
-                 .most = 1000,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--ablate",
-                 .help = "no search: each feature off, one at a time, and what that does to TTFT "
-                         "and ITL",
-                 .kind = Flag::Kind::kSwitch},
-                {.name = "--html",
-                 .value = "FILE",
-                 .help = "also write a page with the fronts",
-                 .may_be_empty = false,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--history",
-                 .value = "FILE",
-                 .help = "keep what was played in this SQLite file, and play nothing twice"},
-                {.name = "--list",
-                 .help = "what --history FILE has kept, and no search",
-                 .kind = Flag::Kind::kSwitch,
-                 .in_config = false},
-                {.name = "--json",
-                 .value = "FILE",
-                 .help = "also write every combination's figures; - is stdout"}},
+      .flags = search_flags(),
       .examples =
           {"pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 "
            "--objectives 'ttft:1000 tpot:30' --out serve.toml",

@@ -28,7 +28,7 @@ STEP_MS = 20
 SLOTS = 4
 LEAD_S = 4.0  # of the provider, before a process starts
 TICK_S = 2.0
-BOUNDS = {"tokens/s": 0.05, "TTFT p90": 0.15, "replica-hours": 0.05}
+BOUNDS = {"tokens/s": 0.05, "TTFT p90": 0.15, "replica-hours": 0.05, "whatif replica-hours": 0.05}
 READY = 2  # as facts write it (autoscaler/pool_facts.h)
 
 
@@ -53,12 +53,12 @@ class Load:
 
 
 LOADS = {
-    "steady": Load([(60, 5)], least=2, ready=2),
-    "step": Load([(20, 1.5), (40, 8), (30, 1.5)]),
-    "spike from zero": Load([(1, 12), (30, 1.5)], least=0, ready=0, prelude_s=16.0),
-    "kill": Load([(60, 5)], least=2, ready=2, kill_s=20),
-    "rolling update": Load([(70, 4)], least=2, ready=2, replace_s=15),
-    "saw": Load([(15, 2), (15, 5), (15, 8)] * 2),
+    "steady": Load([(30, 5)], least=2, ready=2),
+    "step": Load([(12, 1.5), (30, 8), (20, 1.5)]),
+    "spike from zero": Load([(1, 12), (18, 1.5)], least=0, ready=0, prelude_s=16.0),
+    "kill": Load([(36, 5)], least=2, ready=2, kill_s=20),
+    "rolling update": Load([(40, 4)], least=2, ready=2, replace_s=14),
+    "saw": Load([(9, 2), (9, 5), (9, 8)] * 2),
 }
 SHORT = {"short": Load([(1, 4), (1.5, 8)], prelude_s=0.5)}
 
@@ -207,7 +207,7 @@ def simulated(folder, fleet, load, measured, ended):
     """The same requests in virtual time; returns its figures and facts."""
     facts = pathlib.Path(folder) / "simulated-facts.jsonl"
     words = ["simulate", gateway_fixture.BOX, "--calibration", measured.calibration, "--requests", fleet.requests, "--scale-config",
-             fleet.fleet.config, "--max-num-seqs", SLOTS, "--replicas", load.ready, "--start-seconds", f"{measured.start_s:.3f}", "--assumed-service-seconds", 10,
+             fleet.fleet.config, "--max-num-seqs", SLOTS, "--router", "cost", "--replicas", load.ready, "--start-seconds", f"{measured.start_s:.3f}", "--assumed-service-seconds", 10,
              "--record-facts", facts, "--json", "-"]
     if ended:
         faults = pathlib.Path(folder) / "faults.json"
@@ -246,6 +246,8 @@ class Row:
             "TTFT p90": (statistics.quantiles(first, n=10, method="inclusive")[-1], figures["fleet"]["figures"]["ttft_p90_s"]),
             "replica-hours": (replica_hours(facts, begin, end), replica_hours(played_facts, 0, span)),
         }
+        runs = json.loads(run("whatif", "--facts", fleet.facts, "--json", "-"))["runs"]
+        self.pairs["whatif replica-hours"] = tuple(one["figures"]["replica_hours"] for one in runs[:2])
         self.distances, self.unpaired = far(steps_of(facts, begin, end), steps_of(played_facts, 0, played_end))
         self.bound_s = TICK_S + 0.1 * measured.start_s
 
@@ -263,7 +265,7 @@ class Row:
 
 
 def table(rows):
-    head = "| load | tokens/s: real / simulated | TTFT p90, s | replica-hours | scaling steps | requests lost |\n|---|---|---|---|---|---|\n"
+    head = "| load | tokens/s: real / simulated | TTFT p90, s | replica-hours | whatif: replica-hours | scaling steps | requests lost |\n|---|---|---|---|---|---|---|\n"
     return head + "\n".join(row.markdown() for row in rows) + "\n"
 
 
