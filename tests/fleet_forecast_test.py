@@ -144,9 +144,11 @@ class Fleet:
             time.sleep(max(0.0, begun + at - time.monotonic()))
             threads.append(threading.Thread(target=client, args=(number + 1,)))
             threads[-1].start()
-        for one in threads + helpers:
+        for one in threads:
             one.join()
         end = time.monotonic()
+        for one in helpers:
+            one.join()
         time.sleep(max(0.0, begun + self.load.seconds - end))
         self.fleet.close()
         return first, faults, (begun, end), ended
@@ -161,8 +163,11 @@ class Fleet:
     def replace_all(self, begun, ended):
         for place, pid in enumerate(self.running()):
             before = len(self.fleet.starts())
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:  # drained meanwhile
+                continue
             ended.append((time.monotonic() - begun, place))
-            os.kill(pid, signal.SIGTERM)
             until = time.monotonic() + 20
             while time.monotonic() < until and len(self.fleet.starts()) == before:
                 time.sleep(0.05)
