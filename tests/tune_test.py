@@ -127,9 +127,10 @@ class Tune(unittest.TestCase):
             server.send_signal(signal.SIGTERM)
             server.wait(30)
             server.stdout.close()
-        for words, what in ((["--confirm", "there"], "neither 'local' nor a URL"), (["--confirm", "local", "--gpu", "l4"], "about this machine"),
+        for words, what in ((["--confirm", "there"], "neither 'local' nor a URL"), 
                             (["--confirm", "local", "--replicas", 2], "one server"), (["--confirm-rounds", 2], "--confirm")):
             self.assertIn(what, pelton("tune", *BOX_LOAD, *words, code=2), words)
+        self.assertIn("about this machine", pelton("tune", *LOAD, "--gpu", "l4", "--confirm", "local", code=2))
         self.assertIn("no folder of weights", pelton("tune", *LOAD, "--confirm", "local", code=2))
 
 
