@@ -135,6 +135,12 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   TRY_ASSIGN(options.autoscaling,
              read_autoscaling(arguments, options.replica_count, options.replica.capacity,
                               scenario != nullptr ? scenario->scaling : std::nullopt));
+  if (options.replica_count == 0 && !options.autoscaling) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--replicas 0: nobody starts one; give --autoscale or --scale-config",
+                 "--replicas"};
+  }
+  options.replica_count = std::max(options.replica_count, 1);  // the autoscaling has its own
   read_roles(arguments, options);
   TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
   options.gateways = static_cast<int>(arguments.integer("--gateways"));

@@ -111,11 +111,14 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
   heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
   if (!options.autoscaling) return;
+  const double assumed_s = options.autoscaling->service_s_assumed;
   control_.emplace(PoolControl::Options{
       .asked = *options.autoscaling,
       .slots = options.replica.capacity.sequences_max,
-      .service_s_assumed = service_s_assumed(workload::offered_load(workload),
-                                             step_costs(times, options.replica.capacity)),
+      .service_s_assumed = assumed_s > 0
+                               ? assumed_s
+                               : service_s_assumed(workload::offered_load(workload),
+                                                   step_costs(times, options.replica.capacity)),
       .model = model_of(step_costs(times, options.replica.capacity), options.replica.capacity),
       .seed = options.seed});
   for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);

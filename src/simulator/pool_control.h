@@ -40,6 +40,8 @@ struct Autoscaling {
   int replicas = 1;                // ready at the beginning
   int prefill_replicas = 0;        // likewise, of those that compute prompts
   double tick_s = 2;
+  // Of a request, until some have been seen; 0: what the model of a step's time says of this load.
+  double service_s_assumed = 0;
   // Of requests that no replica has a free slot for.
   int held_max = INT32_MAX;
   double hold_s_max = 1e9;
