@@ -68,6 +68,10 @@ std::vector<cli::Flag> autoscale_flags() {
                   0, 3600),
       number_flag("--decision-interval", "S",
                   "from one decision to the next; default 2, in a year (--days) 60", 0.1, 3600),
+      number_flag("--assumed-service-seconds", "S",
+                  "of a request, until the autoscaler has seen some: a gateway that begins assumes "
+                  "10; default by the model of a step's time",
+                  0.001, 3600),
       number_flag("--concurrency-target", "N", "requests at a replica; default --max-num-seqs",
                   0.01, 1e6),
       number_flag("--target-utilization", "SHARE",
@@ -158,6 +162,9 @@ Result<void> set_scale_key(const std::string& setting, const std::string& pool,
     return (c >= 'a' && c <= 'z') || c == '_';
   });
   if (!is_name) return bad("names no key of [pool.scale]");
+  if (key.starts_with("prefill_") && !scaling.policy.prefill) {
+    return bad("is of a pool whose requests are split");
+  }
   // Words need no quotes here.
   Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, flag);
   if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), flag);
@@ -232,6 +239,9 @@ Result<std::optional<simulator::Autoscaling>> read_autoscaling(
   }
   if (arguments.knows("--decision-interval") && arguments.has("--decision-interval")) {
     asked.tick_s = arguments.number("--decision-interval");
+  }
+  if (arguments.knows("--assumed-service-seconds") && arguments.has("--assumed-service-seconds")) {
+    asked.service_s_assumed = arguments.number("--assumed-service-seconds");
   }
   if (arguments.has("--start-seconds")) asked.start_s = arguments.number("--start-seconds");
   if (arguments.has("--start-phases")) {

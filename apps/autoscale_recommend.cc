@@ -7,6 +7,7 @@
 
 #include "apps/autoscale_flags.h"
 #include "apps/input.h"
+#include "apps/serve_words.h"
 #include "apps/simulate_fluid.h"
 #include "apps/simulated_play.h"
 #include "apps/variations.h"
@@ -37,33 +38,6 @@ struct Run {
   bool is_efficient = false;
 };
 
-// Arguments of serve for replicas as they were played: what was asked of them here and serve knows
-// by the same name. `--seed` and `--replicas` mean other things there.
-std::vector<std::string> serve_words(const cli::Arguments& arguments, const Play& play) {
-  std::vector<std::string> words = {arguments.text("MODEL"), "--max-num-seqs",
-                                    std::to_string(play.options.replica.capacity.sequences_max)};
-  const std::vector<Flag> known = serve_verb().flags;
-  for (const Flag& flag : simulate_verb().flags) {
-    const bool is_other =
-        flag.name == "--max-num-seqs" || flag.name == "--seed" || flag.name == "--replicas";
-    const bool is_known = std::ranges::find(known, flag.name, &Flag::name) != known.end();
-    if (!arguments.knows(flag.name)) continue;
-    const cli::Arguments::Source source = arguments.source(flag.name);
-    const bool is_asked =
-        source != cli::Arguments::Source::kDefault && source != cli::Arguments::Source::kNobody;
-    if (is_other || !is_known || !is_asked) continue;
-    if (flag.kind != Flag::Kind::kSwitch) {
-      words.push_back(flag.name);
-      words.push_back(arguments.text(flag.name));
-    } else if (arguments.has(flag.name)) {
-      words.push_back(flag.name);
-    } else if (!flag.negations.empty()) {
-      words.push_back(flag.negations.front());
-    }
-  }
-  return words;
-}
-
 // What a file says, or the defaults; flags go before both.
 Result<gateway::ScalingConfig> base_scaling(const cli::Arguments& arguments, const Play& play) {
   gateway::ScalingConfig scaling;
@@ -72,7 +46,8 @@ Result<gateway::ScalingConfig> base_scaling(const cli::Arguments& arguments, con
                read_scale_config(arguments.text("--scale-config"), arguments.text("--pool")));
   } else {
     scaling.launch.emplace();
-    scaling.launch->serve = serve_words(arguments, play);
+    scaling.launch->serve = serve_words(arguments, play.options.replica.capacity.sequences_max);
+    scaling.launch->serve.insert(scaling.launch->serve.begin(), arguments.text("MODEL"));
   }
   scaling.policy = play.options.autoscaling->policy;
   if (scaling.launch) scaling.launch->start_s = play.options.autoscaling->start_seconds();
@@ -95,6 +70,7 @@ Result<Run> play_run(Play play, gateway::ScalingConfig scaling, Settings setting
   asked.held_max = scaling.hold.requests_max;
   asked.hold_s_max = scaling.hold.time_max_s;
   asked.replicas = std::min(asked.replicas, asked.policy.replicas_max);
+  asked.prefill_replicas = std::min(asked.prefill_replicas, asked.prefill_max());
   play.options.keeps_pieces = false;
   TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(play));
   Run run{.settings = std::move(settings), .scaling = std::move(scaling)};

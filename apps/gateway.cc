@@ -99,6 +99,7 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Ans
           .threads = config.threads,
           .connections_max = 16'384,
           .hosts = hosts.at(config.host),
+          .http2 = config.http2,
           .takes_body =
               [with](const net::HttpRequest& head) { return with.gateway.takes_body(head); }},
       [with](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {

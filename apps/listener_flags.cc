@@ -61,7 +61,13 @@ std::vector<Flag> listener_flags() {
       {.name = "--tls-client-ca",
        .value = "FILE",
        .help = "require client certificates signed by one of these CAs (PEM)",
-       .may_be_empty = false}};
+       .may_be_empty = false},
+      {.name = "--http2",
+       .value = "WHICH",
+       .help = "HTTP/2 at the API's port too, over TLS, in the clear (with prior knowledge) and at "
+               "--uds; or HTTP/1.1 alone",
+       .default_text = "on",
+       .choices = {"on", "off"}}};
 }
 
 Result<void> check_key(std::string_view key, std::string_view origin) {

@@ -16,7 +16,7 @@
 namespace pelton::apps {
 
 // --api-key --admin-api-key --api-key-file --open --cors-origin --allowed-host --tls-cert --tls-key
-// --tls-client-ca.
+// --tls-client-ca --http2.
 std::vector<cli::Flag> listener_flags();
 
 // Whether a client could send this key in a header; `origin` names it: "--api-key". Errors:

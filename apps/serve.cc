@@ -192,7 +192,8 @@ Result<void> serve(const cli::Arguments& arguments) {
                                               .threads = http_threads(arguments),
                                               .connections_max = connections.http,
                                               .hosts = hosts.at(host),
-                                              .tls = tls};
+                                              .tls = tls,
+                                              .http2 = arguments.text("--http2") == "on"};
   TRY_ASSIGN(const std::unique_ptr<WeightsFrom> weights, WeightsFrom::open(arguments, clock, log));
   node::TokenizerCache tokenizers;
   Workers workers;

@@ -534,10 +534,11 @@ std::vector<cli::Flag> scenario_flags() {
 std::vector<cli::Flag> fleet_flags() {
   return {{.name = "--replicas",
            .value = "N",
-           .help = "copies of the model behind one dispatcher",
+           .help = "copies of the model behind one dispatcher; of a fleet that is scaled, in "
+                   "the beginning: also 0",
            .kind = cli::Flag::Kind::kInteger,
            .default_text = "1",
-           .least = 1,
+           .least = 0,
            .most = 10'000},
           {.name = "--router",
            .value = "HOW",

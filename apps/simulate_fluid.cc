@@ -132,6 +132,30 @@ struct Years {
   }
 };
 
+// What is no count: the mean of all runs; the most replicas: of all runs.
+FleetFigures mean_figures(const Years& years) {
+  FleetFigures figures = years.results.front().figures;
+  const auto mean = [&](const auto& of) {
+    double sum = 0;
+    for (const YearResult& one : years.results) sum += of(one.figures);
+    return sum / static_cast<double>(years.results.size());
+  };
+  for (double FleetFigures::*const figure :
+       {&FleetFigures::output_tokens_per_s, &FleetFigures::replica_hours, &FleetFigures::used_hours,
+        &FleetFigures::needed_hours}) {
+    figures.*figure = mean([&](const FleetFigures& one) { return one.*figure; });
+  }
+  for (std::optional<double> FleetFigures::*const figure :
+       {&FleetFigures::ttft_p50_s, &FleetFigures::ttft_p90_s, &FleetFigures::ttft_p99_s,
+        &FleetFigures::held_mean_s, &FleetFigures::cost}) {
+    if (!(figures.*figure)) continue;
+    figures.*figure = mean([&](const FleetFigures& one) { return (one.*figure).value_or(0); });
+  }
+  for (const YearResult& one : years.results)
+    figures.most = std::max(figures.most, one.figures.most);
+  return figures;
+}
+
 std::string causes_table(const Years& years) {
   std::string text = fmt::format("{:<12} {:>10} {:>14} {:>12} {:>16}\n", "cause", "incidents",
                                  "late or lost", "of all, %", "as minutes of it");
@@ -145,14 +169,17 @@ std::string causes_table(const Years& years) {
 }
 
 std::string year_text(const Years& years, const YearOptions& options, double took_s) {
-  const YearResult& first = years.results.front();
   const report::Interval interval = report::mean_interval(years.availabilities());
+  const FleetFigures figures = mean_figures(years);
+  double requests = 0;
+  for (const YearResult& one : years.results) requests += one.requests;
+  const auto runs = static_cast<double>(years.results.size());
   std::string text = fmt::format(
-      "{:g} days of {} pool{}, {} run{}: {:.3g} requests, {:.2f} replicas on average and {} at "
+      "{:g} days of {} pool{}, {}: {:.3g} requests, {:.2f} replicas on average and {} at "
       "most\navailability (first token within {:g} s) {}",
       options.duration_s / kDay_s, options.pools, options.pools == 1 ? "" : "s",
-      years.results.size(), years.results.size() == 1 ? "" : "s", first.requests,
-      first.figures.replica_hours * 3600 / options.duration_s, first.figures.most, options.late_s,
+      runs == 1 ? std::string("1 run") : fmt::format("{} runs, their means", runs), requests / runs,
+      figures.replica_hours * 3600 / options.duration_s, figures.most, options.late_s,
       nines(interval.mean));
   if (interval.has_bounds) {
     text += fmt::format(", 95 % interval {} to {}", nines(interval.low),
@@ -161,10 +188,10 @@ std::string year_text(const Years& years, const YearOptions& options, double too
   text += fmt::format(
       "\nTTFT p50 {:.3g}, p90 {:.3g}, p99 {:.3g} s; {:.0f} replica-hours: {:.0f} busy, "
       "{:.0f} needed\n\n{}",
-      first.figures.ttft_p50_s.value_or(0), first.figures.ttft_p90_s.value_or(0),
-      first.figures.ttft_p99_s.value_or(0), first.figures.replica_hours, first.figures.used_hours,
-      first.figures.needed_hours, causes_table(years));
-  if (first.figures.cost) text += fmt::format("cost {:.2f}\n", *first.figures.cost);
+      figures.ttft_p50_s.value_or(0), figures.ttft_p90_s.value_or(0),
+      figures.ttft_p99_s.value_or(0), figures.replica_hours, figures.used_hours,
+      figures.needed_hours, causes_table(years));
+  if (figures.cost) text += fmt::format("cost {:.2f}\n", *figures.cost);
   const std::vector<simulator::CauseShare> causes = years.causes();
   const auto worst = std::ranges::find_if(
       causes, [](const simulator::CauseShare& one) { return one.incidents > 0; });
@@ -186,7 +213,7 @@ std::string year_json(const Years& years) {
     w.key("requests").number(one.requests).key("share").number(one.share).end_object();
   }
   w.end_array().key("figures");
-  simulator::write_figures(w, years.results.front().figures);
+  simulator::write_figures(w, mean_figures(years));
   w.end_object();
   return json + "\n";
 }

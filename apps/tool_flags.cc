@@ -1,9 +1,11 @@
 #include "apps/tool_flags.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -16,12 +18,25 @@ namespace {
 using cli::Flag;
 using server::ToolServers;
 
-// One NAME=URL.
+constexpr std::string_view kStdio = "stdio:";
+
+// Between blanks. No shell reads them.
+std::vector<std::string> command_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+// One NAME=URL, or NAME=stdio:PROGRAM ARGUMENTS.
 Result<void> add_server(std::string_view text, ToolServers::Options& options) {
   const auto bad = [&](std::string_view why) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--tool-server '{}': {}; it is browser=URL or python=URL, such as "
-                             "python=http://127.0.0.1:8001/mcp",
+                             "python=http://127.0.0.1:8001/mcp, or python=stdio:PROGRAM",
                              text.substr(0, 200), why),
                  "tool-server"};
   };
@@ -30,10 +45,15 @@ Result<void> add_server(std::string_view text, ToolServers::Options& options) {
   if (equals == std::string_view::npos) return bad("it names no tool");
   const bool is_browser = name == ToolServers::kToolNames[0];
   if (!is_browser && name != ToolServers::kToolNames[1]) return bad("no such tool");
-  std::string& url = is_browser ? options.browser_url : options.python_url;
-  if (!url.empty()) return bad("that tool has one already");
-  url = text.substr(equals + 1);
-  if (const auto call = net::make_http_call("POST", url); !call.ok()) {
+  ToolServers::Options::Place& place = is_browser ? options.browser : options.python;
+  if (!place.empty()) return bad("that tool has one already");
+  const std::string_view where = text.substr(equals + 1);
+  if (where.starts_with(kStdio)) {
+    place.command = command_of(where.substr(kStdio.size()));
+    return place.command.empty() ? Result<void>(bad("it names no program")) : Result<void>();
+  }
+  place.url = where;
+  if (const auto call = net::make_http_call("POST", place.url); !call.ok()) {
     return bad(call.error().message);
   }
   return {};
@@ -56,7 +76,7 @@ std::vector<Flag> tool_flags() {
            .value = "NAME=URL",
            .help = "run a tool that models were trained to call by themselves, in /v1/responses "
                    "(web_search: browser, code_interpreter: python), on this MCP server over "
-                   "streamable HTTP",
+                   "streamable HTTP; stdio:PROGRAM in place of a URL starts one for each response",
            .many = true,
            .may_be_empty = false},
           {.name = "--tool-timeout",

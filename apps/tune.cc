@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -12,17 +13,20 @@
 #include "apps/input.h"
 #include "apps/simulate_fluid.h"
 #include "apps/simulated_play.h"
+#include "apps/tune_confirm.h"
+#include "apps/tune_play.h"
 #include "apps/tune_point.h"
 #include "apps/variations.h"
 #include "apps/verbs.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json_writer.h"
 #include "base/terminal_text.h"
 #include "cli/config_file.h"
+#include "cli/progress.h"
+#include "cost_model/hardware.h"
 #include "planner/halving.h"
 #include "report/goodput.h"
-#include "report/percentile.h"
-#include "report/summary.h"
 #include "simulator/fleet.h"
 
 namespace pelton::apps {
@@ -33,47 +37,19 @@ using cli::Flag;
 constexpr size_t kPointsMax = 10'000;
 constexpr size_t kSeededMax = 16;  // points of a front that --seeds plays again
 
-// Settings that are no flag's value are an error; those that fit on no machine are a row that says
-// so.
-Result<Point> play_point(const cli::Arguments& arguments, const std::vector<Flag>& flags,
-                         Settings settings, const std::vector<report::Objective>& objectives) {
-  TRY_ASSIGN(const cli::Arguments changed, cli::with_values(flags, arguments, settings));
-  Point point{.settings = std::move(settings)};
-  const Result<Play> play = read_play(changed, arguments.text("MODEL"), nullptr);
-  if (!play.ok() && play.error().code == ErrorCode::kDoesNotFit) {
-    point.why_not = play.error().message;
-    return point;
-  }
-  if (!play.ok()) return play.error();
-  TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(*play));
-  // Of a metric without a bound only the percentile counts.
-  std::vector<report::Objective> bounds;
-  std::ranges::copy_if(objectives, std::back_inserter(bounds),
-                       [](const report::Objective& one) { return std::isfinite(one.bound_ms); });
-  const report::Summary summary = report::summarize(result.records, result.duration_s, bounds);
-  point.tokens_per_s = summary.output_tokens_per_s;
-  const double replicas = result.scaling
-                              ? result.scaling->replica_s / std::max(result.duration_s, 1e-9)
-                              : play->options.replica_count;
-  point.per_replica = point.tokens_per_s / std::max(replicas, 1e-9);
-  point.keeps = summary.failed == 0 && result.unfinished == 0 && summary.completed > 0;
-  for (const report::Objective& one : objectives) {
-    const auto values = summary.values_ms.find(one.metric);
-    const double p90_ms =
-        values == summary.values_ms.end() ? 0 : report::percentile(values->second, 90);
-    point.p90_ms.push_back(p90_ms);
-    point.keeps = point.keeps && p90_ms <= one.bound_ms;
-    point.excess = std::max(point.excess, p90_ms / std::max(one.bound_ms, 1e-9) - 1);
-  }
-  return point;
-}
+// What all points are played and judged by.
+struct Sweep {
+  cli::Arguments arguments;
+  std::vector<report::Objective> objectives;
+  BestBy best_by = BestBy::kReplica;
+};
 
-// The most tokens a second of a replica among those within the objectives.
+// The one with the most value among those within the objectives.
 const Point* best_of(const std::vector<Point>& points) {
   const Point* best = nullptr;
   for (const Point& one : points) {
     if (!one.why_not.empty() || !one.keeps) continue;
-    if (best == nullptr || one.per_replica > best->per_replica) best = &one;
+    if (best == nullptr || one.value > best->value) best = &one;
   }
   return best;
 }
@@ -82,14 +58,13 @@ const Point* best_of(const std::vector<Point>& points) {
 double score_of(const Point& point) {
   constexpr double kCannot = -1e18;
   if (!point.why_not.empty()) return kCannot;
-  return point.keeps ? point.per_replica : -1 - std::max(point.excess, 0.0);
+  return point.keeps ? point.value : -1 - std::max(point.excess, 0.0);
 }
 
 // By successive halving; all with one seed. Those that were played at the whole length.
-Result<std::vector<Point>> search(const cli::Arguments& arguments, const std::vector<Flag>& flags,
-                                  const std::vector<Variation>& axes,
-                                  const std::vector<report::Objective>& objectives,
-                                  std::string& text) {
+Result<std::vector<Point>> search(const Sweep& sweep, PointPlayer& player,
+                                  const std::vector<Variation>& axes, std::string& text) {
+  const cli::Arguments& arguments = sweep.arguments;
   constexpr double kPromptsLeast = 40;
   const auto prompts = static_cast<double>(arguments.integer("--num-prompts"));
   planner::Halving options;
@@ -99,8 +74,9 @@ Result<std::vector<Point>> search(const cli::Arguments& arguments, const std::ve
   const auto play = [&](size_t number, double share) -> Result<double> {
     const std::string length = std::to_string(std::llround(prompts * share));
     TRY_ASSIGN(const cli::Arguments shorter,
-               cli::with_values(flags, arguments, {{"num-prompts", length}}));
-    TRY_ASSIGN(Point point, play_point(shorter, flags, combination(axes, number), objectives));
+               cli::with_values(player.flags(), arguments, {{"num-prompts", length}}));
+    TRY_ASSIGN(Point point,
+               player.judge(shorter, combination(axes, number), sweep.objectives, sweep.best_by));
     const double score = score_of(point);
     if (share >= 1) whole.insert_or_assign(number, std::move(point));
     return score;
@@ -114,46 +90,24 @@ Result<std::vector<Point>> search(const cli::Arguments& arguments, const std::ve
   return points;
 }
 
-std::string table(const std::vector<Point>& points,
-                  const std::vector<report::Objective>& objectives) {
-  size_t width = 8;
-  for (const Point& one : points) width = std::max(width, settings_text(one.settings).size());
-  std::string out =
-      fmt::format("{:<{}} {:>10} {:>12}", "settings", width, "tokens/s", "per replica");
-  for (const report::Objective& one : objectives) {
-    out += fmt::format(" {:>12}", fmt::format("{} p90 ms", report::info(one.metric).label));
-  }
-  out += "  within\n";
-  for (const Point& one : points) {
-    out += fmt::format("{:<{}}", settings_text(one.settings), width);
-    if (!one.why_not.empty()) {
-      out += " " + one.why_not + "\n";
-      continue;
-    }
-    out += fmt::format(" {:>10.1f} {:>12.1f}", one.tokens_per_s, one.per_replica);
-    for (const double ms : one.p90_ms) out += fmt::format(" {:>12.1f}", ms);
-    out += one.keeps ? "  yes" : "  no";
-    out += one.is_front ? "  front\n" : "\n";
-  }
-  return out;
-}
-
 // --seeds: those of the front with an interval, and how much the best one gains over the settings
 // that the flags give without any --vary; seed by seed, so that the load is the same for both.
-Result<std::string> play_seeds(const cli::Arguments& arguments, const std::vector<Flag>& flags,
-                               const std::vector<report::Objective>& objectives,
+Result<std::string> play_seeds(const Sweep& sweep, PointPlayer& player,
                                std::vector<Point>& points) {
+  const cli::Arguments& arguments = sweep.arguments;
   const int64_t first = arguments.integer("--seed");
   const int64_t count = arguments.integer("--seeds");
   std::string why_not;
   const auto play = [&](const Settings& settings) -> Result<std::vector<double>> {
     std::vector<double> values;
     for (int64_t i = 0; i < count; ++i) {
-      TRY_ASSIGN(const cli::Arguments seeded,
-                 cli::with_values(flags, arguments, {{"seed", std::to_string(first + i)}}));
-      TRY_ASSIGN(const Point point, play_point(seeded, flags, settings, objectives));
+      TRY_ASSIGN(
+          const cli::Arguments seeded,
+          cli::with_values(player.flags(), arguments, {{"seed", std::to_string(first + i)}}));
+      TRY_ASSIGN(const Point point,
+                 player.judge(seeded, settings, sweep.objectives, sweep.best_by));
       if (!point.why_not.empty()) why_not = point.why_not;
-      values.push_back(point.per_replica);
+      values.push_back(point.value);
     }
     return values;
   };
@@ -164,7 +118,7 @@ Result<std::string> play_seeds(const cli::Arguments& arguments, const std::vecto
     const bool is_best = &one == best;
     if (!is_best && (!one.is_front || ++played > kSeededMax)) continue;
     TRY_ASSIGN(const std::vector<double> values, play(one.settings));
-    one.per_replica_seeds = report::mean_interval(values);
+    one.value_seeds = report::mean_interval(values);
     if (is_best) best_values = values;
   }
   if (best == nullptr) return std::string();
@@ -180,9 +134,9 @@ Result<std::string> play_seeds(const cli::Arguments& arguments, const std::vecto
   }
   const report::Interval gain = report::mean_interval(gains);
   return fmt::format(
-      "gain of the best over the flags as they stand: {:+.1f} % tokens/s of a replica, 95 % "
-      "interval {:+.1f} to {:+.1f} % ({} seeds)\n",
-      gain.mean, gain.low, gain.high, count);
+      "gain of the best over the flags as they stand: {:+.1f} % {}, 95 % interval {:+.1f} to "
+      "{:+.1f} % ({} seeds)\n",
+      gain.mean, best_by_text(sweep.best_by), gain.low, gain.high, count);
 }
 
 struct Feature {
@@ -212,12 +166,12 @@ std::vector<Feature> features_of(const cli::Arguments& arguments, const Play& pl
 }
 
 // --ablate: each feature off, one at a time, on the same load with the same seed.
-Result<void> ablate(const cli::Arguments& arguments, const std::vector<Flag>& flags) {
+Result<void> ablate(const cli::Arguments& arguments, PointPlayer& player) {
   constexpr double kNoBound = std::numeric_limits<double>::infinity();
   const std::vector<report::Objective> metrics = {{report::Metric::kTtft, kNoBound},
                                                   {report::Metric::kItl, kNoBound}};
   TRY_ASSIGN(const Play play, read_play(arguments, arguments.text("MODEL"), nullptr));
-  TRY_ASSIGN(const Point whole, play_point(arguments, flags, {}, metrics));
+  TRY_ASSIGN(const Point whole, player.judge(arguments, {}, metrics, BestBy::kReplica));
   std::string out = fmt::format("{:<26} {:>12} {:>8} {:>12} {:>8} {:>12} {:>8}\n", "off",
                                 "tokens/s", "", "TTFT p90 ms", "", "ITL p90 ms", "");
   std::string json;
@@ -241,7 +195,7 @@ Result<void> ablate(const cli::Arguments& arguments, const std::vector<Flag>& fl
       out += fmt::format("{:<26} is off\n", one.name);
       continue;
     }
-    TRY_ASSIGN(const Point point, play_point(arguments, flags, one.off, metrics));
+    TRY_ASSIGN(const Point point, player.judge(arguments, one.off, metrics, BestBy::kReplica));
     if (point.why_not.empty()) {
       add(one.name, point);
     } else {
@@ -259,8 +213,11 @@ Result<void> ablate(const cli::Arguments& arguments, const std::vector<Flag>& fl
 // What `serve --config` reads; settings that it does not know stand behind a #.
 std::string config_text(const Point& best, const std::string& model, const std::string& load) {
   const std::vector<Flag> flags = serve_verb().flags;
-  std::string out =
-      fmt::format("# pelton tune: {} under {}; modelled, not measured\n", model, load);
+  const std::string worth =
+      best.measured ? fmt::format("measured: {:.1f} tokens/s, TTFT p90 {:.1f} ms",
+                                  best.measured->tokens_per_s, best.measured->ttft_p90_ms)
+                    : "modelled, not measured";
+  std::string out = fmt::format("# pelton tune: {} under {}; {}\n", model, load, worth);
   for (const auto& [name, value] : best.settings) {
     // By what serve calls it.
     if (name == "layout" && value.starts_with("tp") && value.find_first_of("ep", 2) == value.npos) {
@@ -276,38 +233,23 @@ std::string config_text(const Point& best, const std::string& model, const std::
   return out;
 }
 
-std::string points_json(const std::vector<Point>& points,
-                        const std::vector<report::Objective>& objectives) {
-  std::string json;
-  base::JsonWriter w(json);
-  w.begin_array();
-  for (const Point& one : points) {
-    w.begin_object().key("settings").begin_object();
-    for (const auto& [flag, value] : one.settings) w.key(flag).string(value);
-    w.end_object();
-    if (!one.why_not.empty()) {
-      w.key("why_not").string(one.why_not).end_object();
-      continue;
-    }
-    w.key("output_throughput").number(one.tokens_per_s);
-    w.key("per_replica").number(one.per_replica);
-    for (size_t i = 0; i < objectives.size(); ++i) {
-      w.key(fmt::format("p90_{}_ms", report::info(objectives[i].metric).key)).number(one.p90_ms[i]);
-    }
-    w.key("keeps").boolean(one.keeps).key("front").boolean(one.is_front).end_object();
-  }
-  w.end_array();
-  return json + "\n";
-}
-
-Result<void> run(const cli::Arguments& arguments) {
+// What is varied: --hardware and --vary.
+Result<std::vector<Variation>> read_axes(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::vector<Variation> axes,
              read_variations(arguments.list("--vary"), "max-num-seqs=16,64", kPointsMax));
-  if (axes.empty()) {
+  const bool is_of_url = arguments.has("--confirm") && arguments.text("--confirm") != "local";
+  if (axes.empty() && !is_of_url) {
     axes = {{.key = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
             {.key = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
   }
+  TRY_ASSIGN(std::optional<Variation> hardware, read_hardware_axis(arguments));
   for (const Variation& axis : axes) {
+    const bool is_hardware =
+        axis.key == kHardwareKey || (hardware && (axis.key == "gpu" || axis.key == "instance"));
+    if (is_hardware) {
+      return Error{ErrorCode::kInvalidArgument, "machine types are varied by --hardware LIST",
+                   "vary"};
+    }
     const std::string name = "--" + axis.key;
     // A name that is no flag is an error of the combinations.
     if (!arguments.knows(name) || !arguments.has(name)) continue;
@@ -317,57 +259,227 @@ Result<void> run(const cli::Arguments& arguments) {
         fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
         axis.key};
   }
+  if (hardware) axes.insert(axes.begin(), *std::move(hardware));
+  if (combination_count(axes) > kPointsMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--hardware and --vary: more than {} combinations", kPointsMax),
+                 "hardware"};
+  }
+  return axes;
+}
+
+// Of several kinds of hardware a replica of eight devices is not to be compared with one of one.
+Result<BestBy> read_best_by(const cli::Arguments& arguments, const std::vector<Variation>& axes) {
+  std::string unpriced;
+  bool is_priced = false;
+  for (const Variation& axis : axes) {
+    if (axis.key != kHardwareKey) continue;
+    is_priced = true;
+    for (const std::string& value : axis.values) {
+      TRY_ASSIGN(const NamedHardware one, parse_named_hardware(value));
+      const auto instance = cost_model::find_instance(one.name);
+      const bool is_known = one.dollars || (instance.ok() && instance->price_per_hour > 0);
+      if (!is_known && unpriced.empty()) unpriced = one.name;
+    }
+  }
+  if (!is_priced && arguments.has("--instance")) {
+    const auto instance = cost_model::find_instance(arguments.text("--instance"));
+    is_priced = instance.ok() && instance->price_per_hour > 0;
+  }
+  const std::string& asked = arguments.text("--best-by");
+  if (asked == "replica") return BestBy::kReplica;
+  if (asked == "device") return BestBy::kDevice;
+  if (asked == "cost" && (!is_priced || !unpriced.empty())) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--best-by cost: no price of {} is known; give --hardware {}@DOLLARS "
+                             "for an hour",
+                             unpriced.empty() ? "this hardware" : unpriced,
+                             unpriced.empty() ? "NAME" : unpriced),
+                 "best-by"};
+  }
+  if (asked == "cost") return BestBy::kCost;
+  if (!arguments.has("--hardware")) return BestBy::kReplica;
+  return unpriced.empty() ? BestBy::kCost : BestBy::kDevice;
+}
+
+Result<std::vector<Point>> play_all(const Sweep& sweep, PointPlayer& player,
+                                    const std::vector<Variation>& axes) {
+  const base::SystemClock clock;
+  const auto count = static_cast<int64_t>(combination_count(axes));
+  cli::Progress progress("playing", cli::Progress::Unit::kCount, clock);
+  std::vector<Point> points;
+  for (int64_t i = 0; i < count; ++i) {
+    TRY_ASSIGN(Point point, player.judge(sweep.arguments, combination(axes, static_cast<size_t>(i)),
+                                         sweep.objectives, sweep.best_by));
+    points.push_back(std::move(point));
+    progress.update(i + 1, count);
+  }
+  return points;
+}
+
+std::string best_text(const Point* best, const Sweep& sweep) {
+  if (best == nullptr) return "none is within the objectives\n";
+  std::string text = fmt::format("best: {}", settings_text(best->settings));
+  if (sweep.best_by != BestBy::kReplica || best->per_million > 0) {
+    text += fmt::format(" (by {})", best_by_text(sweep.best_by));
+  }
+  if (best->per_million > 0)
+    text += fmt::format(", {:.3f} dollars a million tokens", best->per_million);
+  return text + "\n";
+}
+
+// Where --html and --out say.
+Result<void> write_files(const Sweep& sweep, const std::vector<Point>& points, const Point* best,
+                         const std::vector<std::string>& notes) {
+  const cli::Arguments& arguments = sweep.arguments;
+  if (arguments.has("--html")) {
+    TRY(base::write_file(arguments.text("--html"),
+                         tune_page("pelton tune: " + arguments.text("MODEL"), notes, points,
+                                   sweep.objectives, sweep.best_by)));
+  }
+  if (!arguments.has("--out") || best == nullptr) return {};
+  const std::string load =
+      arguments.has("--workload") ? arguments.text("--workload") : std::string("these flags");
+  return base::write_file(arguments.text("--out"),
+                          config_text(*best, arguments.text("MODEL"), load));
+}
+
+Result<void> search_best(Sweep sweep, PointPlayer& player, const std::vector<Variation>& axes) {
+  std::unique_ptr<Confirmation> confirmation;
+  const cli::Arguments given = sweep.arguments;
+  if (given.has("--confirm")) {
+    TRY_ASSIGN(confirmation, Confirmation::make(given, axes));
+    TRY_ASSIGN(sweep.arguments, confirmation->calibrated(player, axes));
+  }
+  const cli::Arguments& arguments = sweep.arguments;
+  std::string searched;
+  std::vector<Point> points;
+  if (arguments.text("--search") == "halving") {
+    TRY_ASSIGN(points, search(sweep, player, axes, searched));
+  } else {
+    TRY_ASSIGN(points, play_all(sweep, player, axes));
+  }
+  mark_front(points);
+  if (arguments.has("--seeds")) {
+    TRY_ASSIGN(const std::string gain, play_seeds(sweep, player, points));
+    searched += gain;
+  }
+  if (arguments.has("--history")) {
+    searched += fmt::format("{} runs played, {} of {} again\n", player.played(), player.reused(),
+                            base::one_line(arguments.text("--history")));
+  }
+  const Point* best = best_of(points);
+  std::string text = points_table(points, sweep.objectives) + searched + best_text(best, sweep) +
+                     "modelled, not measured\n";
+  std::vector<std::string> notes = {best_text(best, sweep), searched, "Modelled, not measured."};
+  if (confirmation != nullptr && best != nullptr) {
+    TRY_ASSIGN(const std::string measured,
+               confirmation->measure(player, arguments, sweep.objectives, sweep.best_by, points));
+    best = best_measured(points);
+    text += "\n" + measured;
+    notes.back() = measured;
+  }
+  TRY(write_files(sweep, points, best, notes));
+  const bool to_output = arguments.text("--json") == "-";
+  if (arguments.has("--json")) {
+    const std::string json = points_json(points, sweep.objectives);
+    TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
+  }
+  if (!to_output) TRY(write_text(text));
+  if (best != nullptr) return {};
+  return Error{ErrorCode::kDoesNotFit, "no combination is within the objectives", "objectives"};
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  if (arguments.has("--list")) {
+    if (!arguments.has("--history")) {
+      return Error{ErrorCode::kInvalidArgument, "--list wants --history FILE: what it lists",
+                   "list"};
+    }
+    TRY_ASSIGN(const std::string text, history_list(arguments.text("--history")));
+    return write_text(text);
+  }
+  if (!arguments.has("MODEL")) {
+    return Error{ErrorCode::kInvalidArgument, "tune wants a MODEL, or --list with --history FILE",
+                 "MODEL"};
+  }
+  TRY_ASSIGN(const std::vector<Variation> axes, read_axes(arguments));
   TRY_ASSIGN(std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
   if (objectives.empty()) {
     constexpr double kNoBound = std::numeric_limits<double>::infinity();
     objectives = {{report::Metric::kTtft, kNoBound}, {report::Metric::kTpot, kNoBound}};
   }
-  const std::vector<Flag> flags = tune_verb().flags;
-  if (arguments.has("--ablate")) return ablate(arguments, flags);
-  std::vector<Point> points;
-  std::string searched;
-  if (arguments.text("--search") == "halving") {
-    TRY_ASSIGN(points, search(arguments, flags, axes, objectives, searched));
-  } else {
-    for (size_t i = 0; i < combination_count(axes); ++i) {
-      TRY_ASSIGN(Point point, play_point(arguments, flags, combination(axes, i), objectives));
-      points.push_back(std::move(point));
-    }
-  }
-  mark_front(points);
-  if (arguments.has("--seeds")) {
-    TRY_ASSIGN(const std::string gain, play_seeds(arguments, flags, objectives, points));
-    searched += gain;
-  }
-  const Point* const best = best_of(points);
-  if (arguments.has("--html")) {
-    const std::string chosen = best == nullptr ? "none is within the objectives"
-                                               : "best: " + settings_text(best->settings);
-    TRY(base::write_file(
-        arguments.text("--html"),
-        tune_page("pelton tune: " + arguments.text("MODEL"),
-                  {chosen, searched, "Modelled, not measured."}, points, objectives)));
-  }
-  if (arguments.has("--out") && best != nullptr) {
-    const std::string load =
-        arguments.has("--workload") ? arguments.text("--workload") : std::string("these flags");
-    TRY(base::write_file(arguments.text("--out"),
-                         config_text(*best, arguments.text("MODEL"), load)));
-  }
-  const bool to_output = arguments.text("--json") == "-";
-  if (arguments.has("--json")) {
-    const std::string json = points_json(points, objectives);
-    TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
-  }
-  if (!to_output) {
-    TRY(write_text(table(points, objectives) + searched +
-                   (best == nullptr ? std::string("none is within the objectives\n")
-                                    : fmt::format("best: {}\n", settings_text(best->settings))) +
-                   "modelled, not measured\n"));
-  }
-  if (best != nullptr) return {};
-  return Error{ErrorCode::kDoesNotFit, "no combination is within the objectives", "objectives"};
+  TRY_ASSIGN(PointPlayer player, PointPlayer::make(arguments, tune_verb().flags));
+  if (arguments.has("--ablate")) return ablate(arguments, player);
+  TRY_ASSIGN(const BestBy best_by, read_best_by(arguments, axes));
+  return search_best({.arguments = arguments, .objectives = objectives, .best_by = best_by}, player,
+                     axes);
+}
+
+// Those of the search; those of the simulator and of --confirm come behind.
+std::vector<Flag> search_flags() {
+  return {{.name = "--vary",
+           .value = "FLAG=V,V",
+           .help = "values of a flag of simulate, as max-num-seqs=16,64 or "
+                   "kv-cache-dtype=auto,int8; default slots and tokens a step",
+           .many = true,
+           .not_with = {{"--ablate"}}},
+          {.name = "--hardware",
+           .value = "LIST",
+           .help = "also vary the machine type: GPUs and instances, each with dollars for an "
+                   "hour of a device or instance, as l4@0.7,h100@2.5,p5.48xlarge",
+           .may_be_empty = false,
+           .not_with = {{"--gpu"}, {"--instance"}, {"--ablate"}}},
+          {.name = "--best-by",
+           .value = "WHAT",
+           .help = "the most tokens/s of a replica, of a device, or for a dollar (cost); "
+                   "default replica, with --hardware cost where all prices are known",
+           .choices = {"replica", "device", "cost"},
+           .not_with = {{"--ablate"}}},
+          {.name = "--objectives",
+           .value = "BOUNDS",
+           .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds",
+           .not_with = {{"--ablate"}}},
+          {.name = "--search",
+           .value = "HOW",
+           .help = "all: every combination; halving: all of them shortly, the better eighth "
+                   "longer, then the best one's neighbours",
+           .default_text = "all",
+           .choices = {"all", "halving"},
+           .not_with = {{"--requests"}, {"--facts"}, {"--ablate"}}},
+          {.name = "--out",
+           .value = "FILE",
+           .help = "the best settings, for serve --config",
+           .may_be_empty = false,
+           .not_with = {{"--ablate"}}},
+          {.name = "--seeds",
+           .value = "N",
+           .help = "so many seeds of the front and of the flags without --vary: intervals, "
+                   "and what the best gains",
+           .kind = Flag::Kind::kInteger,
+           .least = 2,
+           .most = 1000,
+           .not_with = {{"--ablate"}}},
+          {.name = "--ablate",
+           .help = "no search: each feature off, one at a time, and what that does to TTFT "
+                   "and ITL",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--html",
+           .value = "FILE",
+           .help = "also write a page with the fronts",
+           .may_be_empty = false,
+           .not_with = {{"--ablate"}}},
+          {.name = "--history",
+           .value = "FILE",
+           .help = "keep what was played in this SQLite file, and play nothing twice"},
+          {.name = "--list",
+           .help = "what --history FILE has kept, and no search",
+           .kind = Flag::Kind::kSwitch,
+           .in_config = false},
+          {.name = "--json",
+           .value = "FILE",
+           .help = "also write every combination's figures; - is stdout"}};
 }
 
 }  // namespace
@@ -381,55 +493,20 @@ cli::Verb tune_verb() {
           "seed,\n"
           "and takes the one with the most tokens a second for each replica whose 90th percentiles "
           "keep\n"
-          "the objectives. As many runs as there are combinations, or with --search halving fewer.",
-      .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json"}},
-      .flags = {{.name = "--vary",
-                 .value = "FLAG=V,V",
-                 .help = "values of a flag of simulate, as max-num-seqs=16,64 or "
-                         "kv-cache-dtype=auto,int8; default slots and tokens a step",
-                 .many = true,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--objectives",
-                 .value = "BOUNDS",
-                 .help = "for 90th percentiles, as 'ttft:500 tpot:30', in milliseconds",
-                 .not_with = {{"--ablate"}}},
-                {.name = "--search",
-                 .value = "HOW",
-                 .help = "all: every combination; halving: all of them shortly, the better eighth "
-                         "longer, then the best one's neighbours",
-                 .default_text = "all",
-                 .choices = {"all", "halving"},
-                 .not_with = {{"--requests"}, {"--facts"}, {"--ablate"}}},
-                {.name = "--out",
-                 .value = "FILE",
-                 .help = "the best settings, for serve --config",
-                 .may_be_empty = false,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--seeds",
-                 .value = "N",
-                 .help = "so many seeds of the front and of the flags without --vary: intervals, "
-                         "and what the best gains",
-                 .kind = Flag::Kind::kInteger,
-                 .least = 2,
-                 .most = 1000,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--ablate",
-                 .help = "no search: each feature off, one at a time, and what that does to TTFT "
-                         "and ITL",
-                 .kind = Flag::Kind::kSwitch},
-                {.name = "--html",
-                 .value = "FILE",
-                 .help = "also write a page with the fronts",
-                 .may_be_empty = false,
-                 .not_with = {{"--ablate"}}},
-                {.name = "--json",
-                 .value = "FILE",
-                 .help = "also write every combination's figures; - is stdout"}},
+          "the objectives. As many runs as there are combinations, or with --search halving "
+          "fewer.\n"
+          "--confirm measures the best few on a real server.",
+      .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json", false}},
+      .flags = search_flags(),
       .examples =
           {"pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 "
            "--objectives 'ttft:1000 tpot:30' --out serve.toml",
            "pelton tune gpt-oss-20b --gpu l4 --vary max-num-seqs=8,16,32 --vary "
            "kv-cache-dtype=auto,int8 --request-rate 4 --num-prompts 200",
+           "pelton tune gpt-oss-20b --hardware l4@0.7,l40s@1.1,p5.48xlarge --request-rate 4 "
+           "--num-prompts 200 --history tune.db",
+           "pelton tune ./model --vary max-num-seqs=4,16 --max-concurrency 16 --num-prompts 100 "
+           "--confirm local",
            "pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 --ablate"},
       .run = run};
   for (Flag& flag : simulate_verb().flags) {
@@ -438,8 +515,17 @@ cli::Verb tune_verb() {
                           flag.name == "--late-seconds" || flag.name == "--scenario" ||
                           flag.name == "--list" || flag.name == "--price" ||
                           is_of_whole_run(flag.name) || flag.name == "--record-facts";
-    if (!is_other) verb.flags.push_back(std::move(flag));
+    if (is_other) continue;
+    // --hardware names some, too.
+    for (std::vector<cli::Circumstance>* const where : {&flag.only_with, &flag.not_with}) {
+      if (flag.name == "--gpu" || flag.name == "--instance") continue;
+      if (std::ranges::find(*where, "--gpu", &cli::Circumstance::flag) != where->end()) {
+        where->push_back({"--hardware"});
+      }
+    }
+    verb.flags.push_back(std::move(flag));
   }
+  for (Flag& flag : confirm_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }
 

@@ -38,7 +38,7 @@ def alive(pid):
 class Scaled:
     """A gateway that scales one pool of the model in the box, from zero to `most` replicas."""
 
-    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None, window=6):
+    def __init__(self, folder, most=1, scale="", serve=None, launch="", apart=False, record=None, window=6, more=(), start=1):
         self.folder = pathlib.Path(folder)
         self.state = self.folder / "replicas"
         script = self.folder / "script.json"
@@ -46,6 +46,7 @@ class Scaled:
         self.admin = free_port()
         self.apart = apart
         self.record = record
+        self.more = more  # flags of the gateway
         self.scaler = None  # the autoscaler, where it is a process of its own
         self.scaler_port = free_port()
         serve = serve or [str(BOX), "--executor", f"modelled:{script}"]
@@ -71,7 +72,7 @@ idle_to_zero = 1
 
 [pool.launch]
 serve = {json.dumps(serve)}
-start_seconds = 1
+start_seconds = {start}
 {launch}
 """)
         self.gateway = None
@@ -80,7 +81,7 @@ start_seconds = 1
     def start(self):
         record = ["--record-facts", self.record] if self.record else []
         if not self.apart:
-            self.gateway = Process("gateway", "--config", self.config, "--with-autoscaler", *record)
+            self.gateway = Process("gateway", "--config", self.config, "--with-autoscaler", *record, *self.more)
             return
         self.gateway = Process("gateway", "--config", self.config)
         self.start_scaler(*record)

@@ -12,7 +12,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
+
+from ports import free_port
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BINARY = ""
@@ -125,6 +128,46 @@ class Eval(unittest.TestCase):
             with open(out, "rb") as first, open(again, "rb") as second:
                 self.assertEqual(first.read(), second.read())
             self.assertIn("score<1", pelton(*words, "--fail-if", "score<1", code=1))
+
+    def test_a_server_that_restarts_twice_gives_the_same_file(self):
+        port = str(free_port())
+
+        def started():
+            server = subprocess.Popen([BINARY, "serve", BOX, "--port", port, "--kv-cache-memory", "64MiB", "--log-level", "error"], stdout=subprocess.PIPE, text=True)
+            self.assertTrue(server.stdout.readline().startswith("listening on "))
+            return server
+
+        with tempfile.TemporaryDirectory() as folder:
+            files = [os.path.join(folder, name) for name in ("calm.json", "restarted.json")]
+            words = [BINARY, "eval", "--base-url", "http://127.0.0.1:" + port, "--tasks", "arithmetic", "--num-tasks", "60", "--max-tokens", "120",
+                     "--max-concurrency", "2", "--out"]
+            server, kills = started(), []
+            try:
+                subprocess.run([*words, files[0]], check=True, timeout=120, capture_output=True)
+                evaluation = subprocess.Popen([*words, files[1]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                for least in (8, 25):  # answers that are there by then
+                    while evaluation.poll() is None:
+                        try:
+                            with open(files[1] + ".partial", encoding="utf-8") as kept:
+                                if sum(1 for _ in kept) > least:
+                                    break
+                        except FileNotFoundError:
+                            pass
+                        time.sleep(0.005)
+                    kills.append(evaluation.poll() is None)
+                    server.kill()
+                    server.wait()
+                    server.stdout.close()
+                    server = started()
+                said = evaluation.communicate(timeout=120)
+                self.assertEqual(evaluation.returncode, 0, said)
+            finally:
+                server.kill()
+                server.wait()
+                server.stdout.close()
+            self.assertEqual(kills, [True, True], "it was killed while it was asked")
+            with open(files[0], "rb") as calm, open(files[1], "rb") as restarted:
+                self.assertEqual(calm.read(), restarted.read())
 
     def test_programs_are_run_where_that_was_asked_for(self):
         """A server that answers with programs: right ones, wrong ones, and such as leave, fork or fill the disk."""

@@ -128,6 +128,19 @@ wait "$server" || status=$?
   exit 1
 }
 
+# ---- the library, with pkg-config alone
+inside apt-get install -y --no-install-recommends gcc libc6-dev pkg-config python3 >>"$work/apt.log" 2>&1
+inside cp -r /usr/share/doc/pelton/examples/library /tmp/library
+for example in chat embed extract; do
+  # shellcheck disable=SC2016
+  inside sh -c 'cd /tmp/library && cc -std=c99 -Wall -Werror -fsanitize=address '"$example"'.c -o '"$example"' -pthread $(pkg-config --cflags --libs pelton)'
+done
+said=$(inside /tmp/library/chat /usr/share/pelton/models/pelton-box 'What is a Pelton wheel?')
+[[ ${said,,} == *turbine* || ${said,,} == *wheel* ]]
+[[ $(inside python3 /tmp/library/chat.py /usr/share/pelton/models/pelton-box 'What is a Pelton wheel?') == "$said" ]]
+inside /tmp/library/extract /usr/share/pelton/models/pelton-box
+inside /tmp/library/embed /usr/share/pelton/models/pelton-box 'a water wheel' 'a turbine'
+
 # ---- and away again
 inside apt-get purge -y pelton >>"$work/apt.log" 2>&1
 for left in usr/bin/pelton etc/pelton var/lib/pelton var/cache/pelton usr/share/pelton; do

@@ -181,7 +181,10 @@ class ScaledFleet(unittest.TestCase):
         gained = without["availability"][0] - with_all["availability"][0]
         self.assertAlmostEqual(gained / causes["replica"]["share"], 1, delta=0.5)
         self.assertIn("did you mean 'zone'", pelton(*words, "--without", "zonee", code=2))
+        ones = [json.loads(pelton(*year, 2, "--seed", seed, "--json", "-"))["figures"]["replica_hours"] for seed in (0, 1, 2)]
+        self.assertAlmostEqual(json.loads(pelton(*year, 2, "--seed", 0, "--seeds", 3, "--json", "-"))["figures"]["replica_hours"], sum(ones) / 3, places=6)
         said = pelton(*year, 2, "--seeds", 3)
+        self.assertIn("3 runs, their means", said)
         self.assertRegex(said, r"availability .* 95 % interval [\d.]+ % to [\d.]+ %")
 
     def test_recommend_writes_what_autoscale_reads(self):

@@ -149,19 +149,24 @@ Result<Correction> read_correction(const Json& json, const std::string& name,
   return correction;
 }
 
+// A step that others interrupt takes so much longer, and not so many times as long: counted by what
+// they should have taken, short steps' large ratios do not become long steps', and all of a run's
+// time is what it was.
 void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>& steps,
                     Calibration& calibration) {
-  std::vector<double> alone;
-  std::vector<double> with_prompts;
+  std::vector<Weighted> alone;
+  std::vector<Weighted> with_prompts;
   std::vector<double> errors;
   for (const MeasuredStep& step : steps) {
-    const double ratio = step.seconds / model.seconds(step.load);
-    (step.load.tokens_alone == step.load.rows ? alone : with_prompts).push_back(ratio);
+    const double modelled = model.seconds(step.load);
+    const double ratio = step.seconds / modelled;
+    (step.load.tokens_alone == step.load.rows ? alone : with_prompts)
+        .push_back({.value = ratio, .weight = modelled});
     errors.push_back(std::abs(ratio - 1));
   }
   std::sort(errors.begin(), errors.end());
-  calibration.residuals = slices_of(std::move(alone));
-  calibration.prompt_residuals = slices_of(std::move(with_prompts));
+  calibration.residuals = weighted_slices_of(std::move(alone));
+  calibration.prompt_residuals = weighted_slices_of(std::move(with_prompts));
   calibration.error_p50 = quantile(errors, 0.5);
   calibration.error_p90 = quantile(errors, 0.9);
 }

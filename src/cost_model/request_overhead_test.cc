@@ -98,5 +98,28 @@ TEST(Slices, KeepTheMeanAndTheEnds) {
   EXPECT_THAT(slices_of({7}), Each(7));
 }
 
+TEST(Slices, OfWeightsKeepTheWeightedMean) {
+  std::vector<Weighted> alike;
+  std::vector<double> values;
+  std::vector<Weighted> measured;
+  double sum = 0;
+  double whole = 0;
+  for (int i = 1; i <= 500; ++i) {
+    alike.push_back({.value = 501.0 - i, .weight = 2});
+    values.push_back(501.0 - i);
+    measured.push_back({.value = static_cast<double>(i), .weight = i % 7 == 0 ? 30.0 : 0.5});
+    sum += measured.back().value * measured.back().weight;
+    whole += measured.back().weight;
+  }
+  const std::vector<double> even = weighted_slices_of(alike);
+  const std::vector<double> plain = slices_of(values);
+  ASSERT_THAT(even, SizeIs(kSlices));
+  for (size_t i = 0; i < even.size(); ++i) EXPECT_NEAR(even[i], plain[i], 1e-9) << i;
+  EXPECT_NEAR(mean(weighted_slices_of(measured)), sum / whole, 1e-6 * sum / whole);
+  EXPECT_THAT(weighted_slices_of({}), ElementsAre());
+  EXPECT_THAT(weighted_slices_of({{.value = 7, .weight = 1e-9}}),
+              Each(testing::DoubleNear(7, 1e-6)));
+}
+
 }  // namespace
 }  // namespace pelton::cost_model

@@ -21,6 +21,30 @@ std::vector<double> slices_of(std::vector<double> measured) {
   return slices;
 }
 
+std::vector<double> weighted_slices_of(std::vector<Weighted> measured) {
+  std::vector<double> slices;
+  if (measured.empty()) return slices;
+  std::ranges::sort(measured, {}, &Weighted::value);
+  double whole = 0;
+  for (const Weighted& one : measured) whole += one.weight;
+  const double each = whole / kSlices;
+  size_t at = 0;
+  double left = measured.front().weight;  // of the one at `at`
+  for (size_t i = 0; i < kSlices; ++i) {
+    double sum = 0;
+    double missing = each;
+    while (missing > left && at + 1 < measured.size()) {
+      sum += measured[at].value * left;
+      missing -= left;
+      left = measured[++at].weight;
+    }
+    sum += measured[at].value * missing;
+    left -= missing;
+    slices.push_back(sum / each);
+  }
+  return slices;
+}
+
 Json slices_json(const std::vector<double>& slices) {
   Json::Array list;
   for (const double slice : slices) list.emplace_back(slice);

@@ -16,6 +16,14 @@ inline constexpr int kSlices = 50;
 // Nothing of nothing.
 std::vector<double> slices_of(std::vector<double> measured);
 
+// The same of values that count for more than others: each slice has the same weight, and the mean
+// of all is the weighted one. Weights are above 0.
+struct Weighted {
+  double value = 0;
+  double weight = 1;
+};
+std::vector<double> weighted_slices_of(std::vector<Weighted> measured);
+
 // `unit`: from 0 to less than 1. Of no slices 1: factors that change nothing.
 inline double draw(const std::vector<double>& slices, double unit) {
   if (slices.empty()) return 1;

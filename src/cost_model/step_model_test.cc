@@ -11,6 +11,7 @@
 #include "cost_model/footprint.h"
 #include "cost_model/hardware.h"
 #include "cost_model/parameters.h"
+#include "cost_model/slices.h"
 #include "cost_model/step_cost.h"
 #include "cost_model/step_time.h"
 #include "families/expected_tensors.h"
@@ -287,6 +288,36 @@ TEST(Calibration, FindsWhatStepsWereMadeWith) {
   const Result<Calibration> again = Calibration::from_json(fitted->to_json(), "again");
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->to_json(), fitted->to_json());
+}
+
+// Others take the processor away for the same time whatever runs: a run's time is what it was, of
+// long steps too, and is no product of what short ones were multiplied by.
+TEST(Calibration, InterruptionsAddAndDoNotMultiply) {
+  const StepTimeModel::Options start{.hardware = *find_hardware("cpu-zen4-2"),
+                                     .shape = shape_of("gpt-oss-20b"),
+                                     .arithmetic = Arithmetic::kInt8};
+  const StepTimeModel made = *StepTimeModel::make(start);
+  const double interrupted_s = 20 * made.seconds(StepLoad::decodes(1, 100, {0, 128}));
+  std::vector<MeasuredStep> steps;
+  double measured_s = 0;
+  for (uint64_t i = 0; i < 4000; ++i) {
+    MeasuredStep step{.load = StepLoad::decodes(i % 4 == 0 ? 512 : 1, 2000, {0, 128})};
+    step.seconds = made.seconds(step.load) + (i % 10 == 1 ? interrupted_s : 0);
+    measured_s += step.seconds;
+    steps.push_back(step);
+  }
+  const Result<Calibration> fitted = calibrate(start, steps);
+  ASSERT_TRUE(fitted.ok()) << fitted.error().message;
+  StepTimeModel::Options found = start;
+  found.efficiency = fitted->efficiency;
+  found.by_rows = fitted->by_rows;
+  found.by_tokens = fitted->by_tokens;
+  const StepTimeModel model = *StepTimeModel::make(found);
+  double factor = 0;
+  for (const double one : fitted->residuals) factor += one / kSlices;
+  double modelled_s = 0;
+  for (const MeasuredStep& step : steps) modelled_s += model.seconds(step.load) * factor;
+  EXPECT_NEAR(modelled_s / measured_s, 1, 0.02);
 }
 
 // Few steps have long prompts, and a processor may compute those faster than the formula's one rate

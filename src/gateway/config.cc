@@ -217,8 +217,8 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "threads", "keys_file",
-                         "workers_file", "fleet_key_file", "retries", "retry_budget",
+  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "http2", "threads",
+                         "keys_file", "workers_file", "fleet_key_file", "retries", "retry_budget",
                          "resume_budget", "drain_seconds", "index_bytes", "allowed_cidrs", "zone",
                          "dns_server"}));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
@@ -234,6 +234,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   if (const auto hosts = net::AllowedHosts::parse(config.allowed_hosts); !hosts.ok()) {
     return table.bad("allowed_hosts", hosts.error().message);
   }
+  TRY(table.read("http2", config.http2));
   TRY(read_networks(table, config));
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
@@ -455,6 +456,33 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
   return {};
 }
 
+// What one role needs is a matter of first tokens, and what the other one does of gaps. Pods of one
+// workload are all alike, so none has a role.
+bool scales_by_both(const PoolConfig& pool) {
+  if (!pool.scaling) return false;
+  const autoscaler::PoolPolicy& policy = pool.scaling->policy;
+  const bool has_both = policy.rule == autoscaler::PoolPolicy::Rule::kSlo &&
+                        policy.slo.first_token_s && policy.slo.gap_s && policy.standby == 0;
+  return has_both &&
+         !(pool.scaling->launch && pool.scaling->launch->kind == LaunchConfig::Kind::kKubernetes);
+}
+
+// Replicas of a pool whose requests are split have two roles.
+Result<void> read_roles(const Table& table, PoolConfig& pool) {
+  if (!pool.scaling) return {};
+  ScalingConfig& scaling = *pool.scaling;
+  if (pool.split.mode == SplitConfig::Mode::kOff) {
+    if (!scaling.prefill_min && !scaling.prefill_max) return {};
+    return table.bad("split",
+                     "is missing: 'prefill_min' and 'prefill_max' of [pool.scale] are of a pool "
+                     "whose requests are split");
+  }
+  scaling.scale_by_roles();
+  const Result<void> sound = scaling.policy.check();
+  if (sound.ok()) return {};
+  return table.bad("scale", "does not fit: " + sound.error().message);
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
@@ -481,8 +509,10 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
                   .pairs = answers_in_pairs(pool.kind),
                   .has_tokenizer = !pool.tokenizer.empty(),
                   .has_key = !config.fleet_key_file.empty(),
-                  .scales = pool.scaling.has_value()},
+                  .scales = pool.scaling.has_value(),
+                  .scales_by_both = scales_by_both(pool)},
                  pool.split));
+  TRY(read_roles(table, pool));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {

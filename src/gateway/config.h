@@ -161,6 +161,7 @@ struct GatewayConfig {
   std::string grpc_host = "127.0.0.1";
   int grpc_port = -1;
   std::vector<std::string> allowed_hosts;  // as `serve --allowed-host`
+  bool http2 = true;                       // at `host` and `port`, as `serve --http2`
   int threads = 1;
   std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key
   std::string workers_file;    // further workers, as the configuration has them

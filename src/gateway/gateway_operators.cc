@@ -104,6 +104,7 @@ std::vector<std::string_view> Gateway::keep_what_is_fixed(const GatewayConfig& o
   keep("index_bytes", config.index_bytes, old.index_bytes);
   keep("threads", config.threads, old.threads);
   keep("allowed_hosts", config.allowed_hosts, old.allowed_hosts);
+  keep("http2", config.http2, old.http2);
   keep("fleet_key_file", config.fleet_key_file, old.fleet_key_file);
   keep("[etcd]", config.etcd, old.etcd);
   keep("ca_file", config.kubernetes.ca_file, old.kubernetes.ca_file);

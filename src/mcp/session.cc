@@ -80,8 +80,8 @@ Result<void> add_tools(const Json& result, std::vector<Tool>& tools) {
 
 }  // namespace
 
-// What one POST brings: the answer to its request, and whatever else the server says meanwhile. On
-// the client's thread.
+// What one message brings: the answer to its request, and whatever else the server says meanwhile.
+// On the thread of the client or of the processes.
 class Session::Reading {
  public:
   Reading(std::shared_ptr<Session> session, int64_t number, Answered done)
@@ -132,7 +132,6 @@ class Session::Reading {
     finish(broken("it ended without one"));
   }
 
- private:
   void on_message(std::string_view text) {
     if (done_ == nullptr || text.empty()) return;
     const Result<Json> message = Json::parse(text);
@@ -155,10 +154,12 @@ class Session::Reading {
                                                     : broken("neither a result nor an error"));
   }
 
+  // At most once.
   void finish(Result<Json> result) {
     if (const Answered done = std::exchange(done_, nullptr)) done(std::move(result));
   }
 
+ private:
   const std::shared_ptr<Session> session_;
   const int64_t number_;  // of the request; 0: no answer is expected
   Answered done_;
@@ -170,12 +171,13 @@ class Session::Reading {
   net::SseParser events_;
 };
 
-std::shared_ptr<Session> Session::make(net::HttpClient& client, Options options) {
-  return std::shared_ptr<Session>(new Session(client, std::move(options)));
+std::shared_ptr<Session> Session::make(net::HttpClient& client, Processes& processes,
+                                       Options options) {
+  return std::shared_ptr<Session>(new Session(client, processes, std::move(options)));
 }
 
-Session::Session(net::HttpClient& client, Options options)
-    : client_(client), options_(std::move(options)) {}
+Session::Session(net::HttpClient& client, Processes& processes, Options options)
+    : client_(client), processes_(processes), options_(std::move(options)) {}
 
 void Session::list_tools(Listed done) {
   list_page(std::make_shared<std::vector<Tool>>(), "", 0, std::move(done));
@@ -310,11 +312,15 @@ net::HttpCall Session::http_call(std::string method) {
 
 // Without `reading` nothing is expected of it.
 void Session::send(Json message, std::shared_ptr<Reading> reading) {
-  net::HttpCall call = http_call("POST");
-  call.body = message.dump();
   if (reading == nullptr) {
     reading = std::make_shared<Reading>(shared_from_this(), 0, [](const Result<Json>&) {});
   }
+  options_.command.empty() ? send_by_http(message, reading) : send_by_line(message, reading);
+}
+
+void Session::send_by_http(const Json& message, const std::shared_ptr<Reading>& reading) {
+  net::HttpCall call = http_call("POST");
+  call.body = message.dump();
   net::HttpCallEvents events;
   events.on_head = [reading](int status, const net::HttpHeaders& headers) {
     reading->on_head(status, headers);
@@ -329,6 +335,95 @@ void Session::send(Json message, std::shared_ptr<Reading> reading) {
   running_.emplace(*number, id);
 }
 
+// The program, begun if none runs.
+Result<Processes::Id> Session::process() {
+  const std::lock_guard lock(mutex_);
+  if (process_ != 0) return process_;
+  const std::weak_ptr<Session> weak = weak_from_this();
+  const auto with = [weak](auto work) {
+    if (const std::shared_ptr<Session> session = weak.lock()) work(*session);
+  };
+  Processes::Events events;
+  events.on_line = [with](std::string_view line) {
+    with([line](Session& session) { session.on_line(line); });
+  };
+  events.on_tick = [with] { with([](Session& session) { session.end_late(); }); };
+  events.on_end = [with](const std::string& why) {
+    with([&why](Session& session) { session.on_program_end(why); });
+  };
+  const Processes::Bounds bounds{.line_bytes_max = options_.answer_bytes_max};
+  TRY_ASSIGN(process_, processes_.start(options_.command, bounds, std::move(events)));
+  return process_;
+}
+
+void Session::send_by_line(const Json& message, const std::shared_ptr<Reading>& reading) {
+  const Result<Processes::Id> process = this->process();
+  if (!process.ok()) {
+    return reading->finish(
+        Error{ErrorCode::kUnavailable, "the tool server: " + process.error().message, ""});
+  }
+  const std::optional<int64_t> number = message.integer("id");
+  const bool is_request = number && message.find("method") != nullptr;
+  if (is_request) {
+    const std::lock_guard lock(mutex_);
+    asked_[*number] = {reading, std::chrono::steady_clock::now() + options_.time_max};
+  }
+  processes_.send(*process, message.dump());
+  if (!is_request) reading->finish(Json());
+}
+
+// An answer is its request's; what else is said goes to the oldest, which counts it.
+void Session::on_line(std::string_view line) {
+  const Result<Json> message = Json::parse(line);
+  const int64_t number = message.ok() ? message->integer("id").value_or(0) : 0;
+  std::shared_ptr<Reading> reading;
+  {
+    const std::lock_guard lock(mutex_);
+    if (asked_.empty()) return;
+    const bool is_answer = number > 0 && message->find("method") == nullptr;
+    const auto found = is_answer ? asked_.find(number) : asked_.begin();
+    if (found == asked_.end()) return;
+    reading = found->second.reading;
+    if (is_answer) asked_.erase(found);
+  }
+  reading->on_message(line);
+}
+
+void Session::end_late() {
+  std::vector<std::shared_ptr<Reading>> late;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    std::erase_if(asked_, [&](const auto& one) {
+      if (one.second.until > now) return false;
+      late.push_back(one.second.reading);
+      return true;
+    });
+  }
+  for (const std::shared_ptr<Reading>& reading : late) {
+    reading->finish(Error{ErrorCode::kDeadline, "the tool server took too long", ""});
+  }
+}
+
+std::vector<std::shared_ptr<Session::Reading>> Session::take_asked() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Reading>> taken;
+  for (auto& [number, asked] : std::exchange(asked_, {})) taken.push_back(asked.reading);
+  return taken;
+}
+
+// The next use begins a new one.
+void Session::on_program_end(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    process_ = 0;
+    if (state_ == State::kReady) state_ = State::kNew;
+  }
+  for (const std::shared_ptr<Reading>& reading : take_asked()) {
+    reading->finish(Error{ErrorCode::kUnavailable, "the tool server: " + why, ""});
+  }
+}
+
 void Session::close() {
   std::vector<Request> waiting;
   std::map<int64_t, net::HttpClient::CallId> running;
@@ -341,6 +436,12 @@ void Session::close() {
     if (before != State::kBeginning) running.swap(running_);
   }
   for (const auto& [number, call] : running) client_.cancel(call);
+  const Error closed{ErrorCode::kCancelled, "the session is closed", ""};
+  if (!options_.command.empty()) {
+    for (const std::shared_ptr<Reading>& reading : take_asked()) reading->finish(closed);
+    const std::lock_guard lock(mutex_);
+    if (process_ != 0) processes_.end(std::exchange(process_, 0));
+  }
   for (Request& one : waiting) {
     one.done(Error{ErrorCode::kCancelled, "the session is closed", ""});
   }

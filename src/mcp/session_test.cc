@@ -15,10 +15,11 @@ namespace {
 class SessionTest : public testing::Test {
  protected:
   std::shared_ptr<Session> session(std::chrono::milliseconds time_max = std::chrono::seconds(5)) {
-    return Session::make(client_, {.url = server_.url(),
-                                   .client_version = "1",
-                                   .time_max = time_max,
-                                   .answer_bytes_max = 64 << 10});
+    return Session::make(client_, processes_,
+                         {.url = server_.url(),
+                          .client_version = "1",
+                          .time_max = time_max,
+                          .answer_bytes_max = 64 << 10});
   }
   static Result<ToolResult> call(Session& session, std::string name, Json arguments) {
     const auto got = std::make_shared<std::promise<Result<ToolResult>>>();
@@ -33,6 +34,7 @@ class SessionTest : public testing::Test {
   }
 
   TestToolServer server_;
+  Processes processes_;
   net::HttpClient client_{{}};
 };
 
@@ -104,7 +106,8 @@ TEST_F(SessionTest, OneThatCouldNotBeginBeginsWithItsNextUse) {
 }
 
 TEST_F(SessionTest, NobodyThereIsUnavailable) {
-  const auto one = Session::make(client_, {.url = "http://127.0.0.1:1/mcp", .client_version = "1"});
+  const auto one =
+      Session::make(client_, processes_, {.url = "http://127.0.0.1:1/mcp", .client_version = "1"});
   EXPECT_EQ(call(*one, "python", code("x")).error().code, ErrorCode::kUnavailable);
 }
 

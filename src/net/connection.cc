@@ -115,8 +115,27 @@ void Connection::start() {
 void Connection::begin_reading() {
   phase_ = Phase::kReading;
   wait_for_header();
+  if (server_->options.http2) {
+    if (stream_.tls() != nullptr && stream_.tls()->speaks_http2()) return begin_http2({});
+    may_be_http2_ = stream_.tls() == nullptr;
+  }
   set_deadline(Deadline::kIdle, server_->options.first_byte_time_max);
   wait_readable();
+}
+
+bool Connection::find_version(std::string_view& bytes) {
+  const std::string_view preface = Http2Session::kPreface;
+  preface_ += bytes;
+  bytes = preface_;
+  if (bytes.size() < preface.size() && preface.starts_with(bytes)) return false;
+  may_be_http2_ = false;
+  return true;
+}
+
+void Connection::begin_http2(std::string_view bytes) {
+  phase_ = Phase::kAnswering;
+  http2_ = std::make_unique<Http2Connection>(*this);
+  http2_->on_bytes(bytes);
 }
 
 // From now on it may have to make room for others. Said again it is the last to do so.
@@ -140,6 +159,7 @@ void Connection::refuse(const HttpReject& refusal) {
 void Connection::drain() {
   const bool idle = phase_ == Phase::kReading && reader_.state() == RequestReader::State::kIdle;
   if (idle || phase_ == Phase::kHandshake) return close_now();
+  if (http2_ != nullptr && phase_ == Phase::kAnswering) return http2_->drain();
   reply_.keep_alive = false;
   if (websocket_ != nullptr && reply_.open) websocket_->socket.on_drain();
   if (phase_ == Phase::kLingering) set_deadline(Deadline::kLinger, kLingerTimeDraining);
@@ -161,6 +181,7 @@ void Connection::close_now() {
   registry_.open.erase(this);
   server_->connection_count.fetch_sub(1);
   if (reply.open && reply.closed) reply.closed();
+  if (http2_ != nullptr) http2_->close();
 }
 
 // ---- reading
@@ -196,7 +217,8 @@ void Connection::on_readable(const SystemError& error) {
 void Connection::out_of_memory() {
   if (phase_ == Phase::kClosed) return;
   server_->log.error(fmt::format("http {}: no memory for this request", remote_));
-  if (phase_ == Phase::kAnswering && (!reply_.open || reply_.streaming)) return close_now();
+  const bool answers = phase_ == Phase::kAnswering;
+  if (http2_ != nullptr || (answers && (!reply_.open || reply_.streaming))) return close_now();
   const std::function<void()> closed = std::move(reply_.closed);
   reject({503, "out_of_memory", "the server has no memory for this request"});
   if (closed) closed();
@@ -209,7 +231,13 @@ void Connection::on_bytes(std::string_view bytes) {
     return wait_readable();
   }
   if (websocket_ != nullptr) return on_websocket_bytes(bytes);
+  if (http2_ != nullptr) return http2_->on_bytes(bytes);
+  if (may_be_http2_) {
+    if (!find_version(bytes)) return wait_readable();
+    if (bytes.starts_with(Http2Session::kPreface)) return begin_http2(bytes);
+  }
   reader_.append(bytes);
+  if (!preface_.empty()) std::string().swap(preface_);
   if (deadline_ == Deadline::kBody) body_bytes_ += static_cast<int64_t>(bytes.size());
   if (phase_ == Phase::kReading) {
     advance_reader();
@@ -222,7 +250,9 @@ void Connection::on_bytes(std::string_view bytes) {
 
 void Connection::on_eof() {
   eof_ = true;
-  if (phase_ != Phase::kAnswering || websocket_ != nullptr) return close_now();
+  if (phase_ != Phase::kAnswering || websocket_ != nullptr || http2_ != nullptr) {
+    return close_now();
+  }
   // Half-closed, or gone? A FIN alone does not say.
   watch_for_reset();
   probe_half_closed();
@@ -324,10 +354,7 @@ void Connection::begin_exchange() {
   clear_deadline();
   HttpRequest request = reader_.take();
   if (!server_->options.hosts.allow(request.headers.get("Host"))) {
-    return reject(
-        {403, "forbidden_host",
-         "the server does not answer to the host name of this request; a name that is its "
-         "own is given with --allowed-host, or 'allowed_hosts' in a gateway's file"});
+    return reject(foreign_host());
   }
   request.remote = remote_;
   request.tls = server_->options.tls != nullptr;
@@ -345,6 +372,21 @@ void Connection::begin_exchange() {
   probe_half_closed();
 }
 
+HttpReject Connection::foreign_host() {
+  return {403, "forbidden_host",
+          "the server does not answer to the host name of this request; a name that is its "
+          "own is given with --allowed-host, or 'allowed_hosts' in a gateway's file"};
+}
+
+HttpResponse Connection::refusal_response(const HttpReject& refusal) {
+  HttpResponse response = error_response(refusal);
+  if (refusal.status == 405) {
+    response.headers.add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+  }
+  if (refusal.status == 503) response.headers.add("Retry-After", "1");
+  return response;
+}
+
 void Connection::reject(const HttpReject& refusal) {
   if (server_->log.enabled(base::LogLevel::kDebug)) {
     server_->log.debug(
@@ -355,11 +397,7 @@ void Connection::reject(const HttpReject& refusal) {
   clear_deadline();
   hold_bytes(0);
   reply_ = {};
-  HttpResponse response = error_response(refusal);
-  if (refusal.status == 405) {
-    response.headers.add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-  }
-  if (refusal.status == 503) response.headers.add("Retry-After", "1");
+  HttpResponse response = refusal_response(refusal);
   append_head(response.status, response.headers,
               fmt::format("Content-Length: {}\r\n", response.body.size()));
   queue_.push(std::move(response.body));
@@ -369,6 +407,7 @@ void Connection::reject(const HttpReject& refusal) {
 // ---- what exchanges ask for
 
 void Connection::send(uint64_t id, HttpResponse response) {
+  if (http2_ != nullptr) return http2_->send(id, std::move(response));
   if (is_over(id)) return;
   CHECK(response.status >= 200 && response.status <= 599);
   reply_.open = false;
@@ -383,6 +422,7 @@ void Connection::send(uint64_t id, HttpResponse response) {
 void Connection::start_stream(uint64_t id, int status, const HttpHeaders& headers) {
   if (is_over(id)) return;
   CHECK(status >= 200 && status <= 599 && !has_no_body(status));
+  if (http2_ != nullptr) return http2_->start_stream(id, status, headers);
   reply_.streaming = true;
   reply_.framing = reply_.http_1_0 ? Framing::kUntilClose : Framing::kChunked;
   if (reply_.http_1_0) reply_.keep_alive = false;
@@ -391,6 +431,7 @@ void Connection::start_stream(uint64_t id, int status, const HttpHeaders& header
 }
 
 void Connection::write(uint64_t id, std::string_view bytes) {
+  if (http2_ != nullptr) return http2_->write(id, bytes);
   if (is_over(id) || bytes.empty() || reply_.head_request) return;
   if (websocket_ != nullptr) {
     websocket_->message_at = std::chrono::steady_clock::now();
@@ -409,6 +450,7 @@ void Connection::write(uint64_t id, std::string_view bytes) {
 }
 
 void Connection::finish(uint64_t id) {
+  if (http2_ != nullptr) return http2_->finish(id);
   if (is_over(id)) return;
   if (websocket_ != nullptr) return finish_websocket(id, {});
   reply_.open = false;
@@ -419,12 +461,15 @@ void Connection::finish(uint64_t id) {
 }
 
 void Connection::on_drained(uint64_t id, std::function<void()> drained) {
+  if (http2_ != nullptr) return http2_->on_drained(id, std::move(drained));
   if (!is_over(id)) reply_.drained = std::move(drained);
 }
 
 void Connection::on_closed(uint64_t id, std::function<void()> closed) {
   if (is_over(id)) {
     loop_->post(std::move(closed));
+  } else if (http2_ != nullptr) {
+    http2_->on_closed(id, std::move(closed));
   } else {
     reply_.closed = std::move(closed);
   }
@@ -432,6 +477,7 @@ void Connection::on_closed(uint64_t id, std::function<void()> closed) {
 
 void Connection::post_after(uint64_t id, std::chrono::milliseconds delay,
                             std::function<void()> work) {
+  if (http2_ != nullptr) return http2_->post_after(id, delay, std::move(work));
   if (is_over(id)) return;
   reply_.timers.push_back(std::make_unique<asio::steady_timer>(loop_->context(), delay));
   asio::steady_timer* const timer = reply_.timers.back().get();
@@ -444,6 +490,7 @@ void Connection::post_after(uint64_t id, std::chrono::milliseconds delay,
 }
 
 void Connection::exchange_dropped(uint64_t id) {
+  if (http2_ != nullptr) return http2_->dropped(id);
   if (is_over(id)) return;
   reply_.closed = nullptr;
   if (!reply_.streaming) {
@@ -514,9 +561,12 @@ void Connection::flush_if_due() {
 
 void Connection::flush() {
   if (write_pending_ || phase_ == Phase::kClosed) return;
-  while (!queue_.empty()) {
-    if (!write_some()) return;
-  }
+  do {
+    if (http2_ != nullptr) http2_->pump();
+    while (!queue_.empty()) {
+      if (!write_some()) return;
+    }
+  } while (http2_ != nullptr && http2_->has_more());
   on_queue_empty();
 }
 
@@ -582,6 +632,7 @@ void Connection::look_at_peer() {
 
 void Connection::on_queue_empty() {
   if (phase_ != Phase::kAnswering) return;
+  if (http2_ != nullptr) return http2_->on_queue_empty();
   clear_deadline();
   if (!reply_.open) return end_exchange();
   if (websocket_ != nullptr) {
@@ -641,6 +692,8 @@ void Connection::on_deadline() {
       return;
     case Deadline::kPing:
       return on_ping_time();
+    case Deadline::kTick:
+      return http2_->on_tick();
     case Deadline::kHandshake:
       server_->handshakes_failed.fetch_add(1);
       return close_now();

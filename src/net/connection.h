@@ -17,6 +17,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/function_ref.h"
+#include "net/connection_http2.h"
 #include "net/deadline_timer.h"
 #include "net/http_reader.h"
 #include "net/http_server.h"
@@ -88,12 +89,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   void begin_work(base::FunctionRef<void()> work);
   void end_work();
-  bool is_over(uint64_t id) const { return !reply_.open || id != exchange_id_; }
-  size_t queued_bytes() const { return queue_.bytes(); }
+  bool is_over(uint64_t id) const {
+    if (http2_ != nullptr) return http2_->is_over(id);
+    return !reply_.open || id != exchange_id_;
+  }
+  size_t queued_bytes(uint64_t id) const {
+    return http2_ != nullptr ? http2_->queued_bytes(id) : queue_.bytes();
+  }
+  bool speaks_http2() const { return http2_ != nullptr; }
   Loop& loop() { return *loop_; }
   const std::shared_ptr<Loop>& shared_loop() const { return loop_; }
 
  private:
+  friend class Http2Connection;
+
   enum class Phase {
     kHandshake,  // of TLS
     kReading,    // a request, or waiting for one
@@ -101,7 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     kLingering,  // all said; reading on until the client has heard it
     kClosed,
   };
-  enum class Deadline { kNone, kHandshake, kIdle, kHeader, kBody, kLinger, kPing };
+  enum class Deadline { kNone, kHandshake, kIdle, kHeader, kBody, kLinger, kPing, kTick };
   enum class Framing { kWhole, kChunked, kUntilClose, kWebSocket };
 
   // The answer being given.
@@ -140,6 +149,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool hold_bytes(size_t bytes);
   void begin_exchange();
   void reject(const HttpReject& reject);
+  static HttpReject foreign_host();
+  static HttpResponse refusal_response(const HttpReject& refusal);
+
+  // Which version it is; connection_http2.cc does the rest. False: more bytes will say.
+  bool find_version(std::string_view& bytes);
+  void begin_http2(std::string_view bytes);
 
   // As a WebSocket; connection_websocket.cc.
   void on_websocket_bytes(std::string_view bytes);
@@ -198,6 +213,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   uint64_t exchange_id_ = 0;
   std::unique_ptr<WebSocketState> websocket_;  // null: it speaks HTTP
+  std::unique_ptr<Http2Connection> http2_;     // null: HTTP/1.1
   Reply reply_;
   SendQueue queue_;
   std::string* outgoing_ = nullptr;  // the loop's, lent to queue_ while working
@@ -217,6 +233,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   RequestReader reader_;
   std::string remote_;
   std::string websocket_key_;  // of the request
+  bool may_be_http2_ = false;  // nothing has come but, perhaps, the beginning of its preface
+  std::string preface_;
 };
 
 }  // namespace pelton::net

@@ -102,6 +102,7 @@ class ConnectionExchange final : public Exchange {
 
   void accept_websocket(HttpHeaders headers, WebSocket socket) override {
     CHECK(!answered_ && !streaming_, "an exchange is answered once");
+    if (connection_->speaks_http2()) return;
     streaming_ = true;
     connection_->accept_websocket(id_, headers, std::move(socket));
   }
@@ -112,7 +113,7 @@ class ConnectionExchange final : public Exchange {
   }
 
   size_t queued_bytes() const override {
-    return connection_->is_over(id_) ? 0 : connection_->queued_bytes();
+    return connection_->is_over(id_) ? 0 : connection_->queued_bytes(id_);
   }
   void on_drained(std::function<void()> drained) override {
     connection_->on_drained(id_, std::move(drained));

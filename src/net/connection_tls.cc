@@ -9,7 +9,8 @@ void Connection::start_tls() {
   phase_ = Phase::kHandshake;
   wait_for_header();
   stream_.begin_tls(TlsSession::accept(*server_->options.tls->context(),
-                                       static_cast<int>(stream_.socket().native_handle())));
+                                       static_cast<int>(stream_.socket().native_handle()),
+                                       server_->options.http2));
   set_deadline(Deadline::kHandshake, server_->options.handshake_time_max);
   wait_for_handshake(Socket::wait_read);
 }

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "net/chunk_decoder.h"
-#include "net/url.h"
+#include "net/request_check.h"
 
 namespace pelton::net {
 namespace {
@@ -123,12 +123,6 @@ bool wants_keep_alive(const HttpHeaders& headers, int version) {
   return keep_alive;
 }
 
-bool is_known_method(std::string_view method) {
-  static constexpr std::string_view kMethods[] = {"GET",   "HEAD",   "POST",   "PUT",
-                                                  "PATCH", "DELETE", "OPTIONS"};
-  return std::find(std::begin(kMethods), std::end(kMethods), method) != std::end(kMethods);
-}
-
 // Framing that two readers could understand differently. Empty: sound.
 struct FramingProblem {
   int status = 0;
@@ -150,11 +144,6 @@ FramingProblem framing_problem(const HttpHeaders& headers, int version) {
       codings == 1 && equals_without_case(headers.get("Transfer-Encoding"), "chunked");
   if (!chunked) return {501, "the only Transfer-Encoding understood is \"chunked\""};
   return {};
-}
-
-std::string too_large(size_t limit) {
-  return "the request body is larger than " + std::to_string(limit) +
-         " bytes, the most that is read; send less, or in several requests";
 }
 
 std::string malformed_head(const error_code& error) {
@@ -208,6 +197,11 @@ RequestReader::State RequestReader::fail(int status, std::string_view code, std:
 
 void RequestReader::refuse(HttpReject reject) {
   fail(reject.status, reject.code, std::move(reject.message));
+}
+
+RequestReader::State RequestReader::refuse_body() {
+  HttpReject problem = body_too_large(limits_.body_bytes_max);
+  return fail(problem.status, problem.code, std::move(problem.message));
 }
 
 RequestReader::State RequestReader::advance() {
@@ -276,7 +270,7 @@ RequestReader::State RequestReader::accept_head(size_t head_bytes) {
     return fail(505, "http_version", "the request is not HTTP/1.0 or HTTP/1.1");
   }
   if (error == http::error::body_limit) {
-    return fail(413, "body_too_large", too_large(limits_.body_bytes_max));
+    return refuse_body();
   }
   if (error || taken != head_bytes) {
     const std::string line = malformed_line({unread().data(), head_bytes});
@@ -304,30 +298,12 @@ RequestReader::State RequestReader::check_request() {
     return fail(400, "malformed_http",
                 hosts == 0 ? "the header 'Host' is missing" : "the header 'Host' is there twice");
   }
-  if (!host_name(headers.get("Host"))) {
-    return fail(400, "malformed_http",
-                "the Host header is no host name or address, with or without a port");
+  if (std::optional<HttpReject> problem =
+          complete_request(parser_->method, parser_->target, request_)) {
+    return fail(problem->status, problem->code, std::move(problem->message));
   }
-  if (!is_known_method(parser_->method)) {
-    return fail(405, "method_not_allowed", "the request method is not supported");
-  }
-  request_.method = parser_->method;
-  Result<RequestTarget> target =
-      parse_request_target(request_.method, parser_->target, headers.get("Host"));
-  if (!target) return fail(400, "bad_target", target.error().message);
-  request_.path = std::move(target->path);
-  request_.query = std::move(target->query);
-
-  const std::string_view coding = headers.get("Content-Encoding");
-  if (!coding.empty() && !equals_without_case(coding, "identity")) {
-    return fail(415, "content_encoding", "compressed request bodies are not supported");
-  }
-  if (headers.has("Expect")) {
-    if (!equals_without_case(headers.get("Expect"), "100-continue")) {
-      return fail(417, "expectation_failed", "the only Expect understood is \"100-continue\"");
-    }
-    expects_continue_ = !is_http_1_0_ && !parser_->is_done() && unread().empty();
-  }
+  expects_continue_ =
+      headers.has("Expect") && !is_http_1_0_ && !parser_->is_done() && unread().empty();
   return state_;
 }
 
@@ -342,7 +318,7 @@ RequestReader::State RequestReader::read_body() {
     case BodyState::kDone:
       return state_ = State::kDone;
     case BodyState::kTooLarge:
-      return fail(413, "body_too_large", too_large(limits_.body_bytes_max));
+      return refuse_body();
     case BodyState::kMalformed:
       break;
   }

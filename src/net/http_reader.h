@@ -61,6 +61,7 @@ class RequestReader {
   std::string_view unread() const { return std::string_view(buffer_).substr(consumed_); }
   void consume(size_t bytes);
   State fail(int status, std::string_view code, std::string message);
+  State refuse_body();
   State read_head();
   State read_body();
   State accept_head(size_t head_bytes);

@@ -1,6 +1,6 @@
-// HTTP/1.1 server on its own few threads. A handler gets each request with an Exchange to answer it
-// through, now or later, whole or as a stream. The server is owned by the program's entry, which
-// starts and stops it; the handler runs on net threads only.
+// HTTP server (1.1 and 2) on its own few threads. A handler gets each request with an Exchange to
+// answer it through, now or later, whole or as a stream. The server is owned by the program's
+// entry, which starts and stops it; the handler runs on net threads only.
 #pragma once
 
 #include <chrono>
@@ -113,6 +113,8 @@ class HttpServer {
     // Requests for other host names are answered 403: see AllowedHosts::at().
     AllowedHosts hosts;
     std::shared_ptr<const TlsIdentity> tls;  // null: plain HTTP
+    // HTTP/2, too: over TLS to who asks for it in the handshake, else to who begins with it.
+    bool http2 = false;
     std::chrono::milliseconds handshake_time_max{10'000};
     size_t header_bytes_max = 64 * 1024;
     size_t body_bytes_max = 32 * 1024 * 1024;

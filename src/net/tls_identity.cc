@@ -8,18 +8,21 @@
 #include "base/check.h"
 #include "net/shared_key.h"
 #include "net/tls_pem.h"
+#include "net/tls_session.h"
 
 namespace pelton::net {
 namespace {
 
 // Of what a client offers, the one we speak; one that offers others only hears it the plain way.
-int select_protocol(SSL* /*session*/, const unsigned char** chosen, unsigned char* chosen_bytes,
+int select_protocol(SSL* session, const unsigned char** chosen, unsigned char* chosen_bytes,
                     const unsigned char* offered, unsigned int offered_bytes, void* /*unused*/) {
-  static constexpr std::string_view kHttp = "\x08http/1.1";
+  static constexpr std::string_view kBoth = "\x02h2\x08http/1.1";
+  static constexpr std::string_view kHttp1 = "\x08http/1.1";
+  const std::string_view ours = may_speak_http2(*session) ? kBoth : kHttp1;
   unsigned char* found = nullptr;
   const int outcome = SSL_select_next_proto(&found, chosen_bytes,
-                                            reinterpret_cast<const unsigned char*>(kHttp.data()),
-                                            kHttp.size(), offered, offered_bytes);
+                                            reinterpret_cast<const unsigned char*>(ours.data()),
+                                            ours.size(), offered, offered_bytes);
   if (outcome != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_NOACK;
   *chosen = found;
   return SSL_TLSEXT_ERR_OK;

@@ -79,10 +79,23 @@ TlsSession::TlsSession(ssl_ctx_st& context, int socket) : session_(SSL_new(&cont
   SSL_set_bio(session_.get(), bio, bio);
 }
 
-TlsSession TlsSession::accept(ssl_ctx_st& context, int socket) {
+TlsSession TlsSession::accept(ssl_ctx_st& context, int socket, bool http2) {
   TlsSession session(context, socket);
   SSL_set_accept_state(session.session_.get());
+  static char mark = 0;
+  if (http2) SSL_set_app_data(session.session_.get(), &mark);
   return session;
+}
+
+bool may_speak_http2(ssl_st& session) {
+  return SSL_get_app_data(&session) != nullptr;
+}
+
+bool TlsSession::speaks_http2() const {
+  const unsigned char* chosen = nullptr;
+  unsigned int bytes = 0;
+  SSL_get0_alpn_selected(session_.get(), &chosen, &bytes);
+  return std::string_view(reinterpret_cast<const char*>(chosen), bytes) == "h2";
 }
 
 TlsSession TlsSession::connect(ssl_ctx_st& context, int socket, const std::string& host) {

@@ -15,6 +15,9 @@ struct ssl_ctx_st;
 
 namespace pelton::net {
 
+// Of a session that accept() has begun.
+bool may_speak_http2(ssl_st& session);
+
 class TlsSession {
  public:
   using SystemError = boost::system::error_code;
@@ -26,8 +29,8 @@ class TlsSession {
     kFailed,     // problem() says why; the peer has been sent an alert
   };
 
-  // The server's side of `socket`, which outlives this.
-  static TlsSession accept(ssl_ctx_st& context, int socket);
+  // The server's side of `socket`, which outlives this. With `http2` it may agree on that.
+  static TlsSession accept(ssl_ctx_st& context, int socket, bool http2 = false);
   // The client's. Only a server whose certificate is for `host`, a name or an address, will do.
   static TlsSession connect(ssl_ctx_st& context, int socket, const std::string& host);
 
@@ -36,6 +39,9 @@ class TlsSession {
 
   // Until it is done. Never after it failed.
   Step handshake();
+
+  // What a handshake that is done has agreed on.
+  bool speaks_http2() const;
 
   // As a socket's: 0 and would_block, eof or another error. A read takes a whole record if `bytes`
   // has room for one (16 KiB), so that nothing is left that the socket would not report.

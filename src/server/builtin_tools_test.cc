@@ -48,8 +48,8 @@ class BuiltinToolsTest : public testing::Test {
     });
   }
   ToolServers::Options all() {
-    return {.browser_url = mcp_.url(),
-            .python_url = mcp_.url(),
+    return {.browser = {.url = mcp_.url()},
+            .python = {.url = mcp_.url()},
             .version = "1",
             .time_max = std::chrono::milliseconds(500),
             .calls_max = 3};
@@ -201,7 +201,7 @@ TEST_F(BuiltinToolsTest, TokensAreBoundedOverAllRounds) {
 // Without such a server, or where the caller does not ask for it, nothing is run.
 TEST_F(BuiltinToolsTest, OnlyWhatIsOfferedIsRun) {
   if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
-  serve({.python_url = mcp_.url(), .version = "1"});
+  serve({.python = {.url = mcp_.url()}, .version = "1"});
   const net::HttpResponse response = fixture_->post("/v1/responses", body("look up"));
   EXPECT_NE(response.headers.get("x-pelton-warning"), "") << "web_search is not there";
   EXPECT_EQ(text(parsed(response.body)), "No tool.");

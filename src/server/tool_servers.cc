@@ -60,7 +60,9 @@ std::string shortened(std::string text, size_t bytes_max) {
 ToolServers::ToolServers(Options options) : options_(std::move(options)), client_({}) {}
 
 mcp::Session::Options ToolServers::session_options(Tool tool) const {
-  return {.url = tool == Tool::kBrowser ? options_.browser_url : options_.python_url,
+  const Options::Place& place = tool == Tool::kBrowser ? options_.browser : options_.python;
+  return {.url = place.url,
+          .command = place.command,
           .client_version = options_.version,
           .time_max = options_.time_max};
 }
@@ -68,7 +70,7 @@ mcp::Session::Options ToolServers::session_options(Tool tool) const {
 Result<void> ToolServers::check(Tool tool) {
   mcp::Session::Options options = session_options(tool);
   options.time_max = std::min<std::chrono::milliseconds>(options.time_max, kCheckTimeMax);
-  const auto session = mcp::Session::make(client_, std::move(options));
+  const auto session = mcp::Session::make(client_, processes_, std::move(options));
   const auto listed = std::make_shared<std::promise<Result<std::vector<mcp::Tool>>>>();
   session->list_tools(
       [listed](Result<std::vector<mcp::Tool>> tools) { listed->set_value(std::move(tools)); });
@@ -114,7 +116,8 @@ std::shared_ptr<mcp::Session> ToolServers::Session::session_of(Tool tool) {
     servers_.sessions_.fetch_sub(1);
     return nullptr;
   }
-  return open = mcp::Session::make(servers_.client_, servers_.session_options(tool));
+  return open = mcp::Session::make(servers_.client_, servers_.processes_,
+                                   servers_.session_options(tool));
 }
 
 void ToolServers::Session::run(std::string_view recipient, const std::string& text,

@@ -26,9 +26,17 @@ namespace pelton::server {
 class ToolServers {
  public:
   struct Options {
-    std::string browser_url;  // has the tools "search", "open" and "find"; empty: there is none
-    std::string python_url;   // has the tool "python", which takes {"code": TEXT}
-    std::string version;      // of the program
+    // Where a tool is: at a URL, or in a program that is started for each response. Neither: there
+    // is none.
+    struct Place {
+      std::string url;
+      std::vector<std::string> command;
+
+      bool empty() const { return url.empty() && command.empty(); }
+    };
+    Place browser;        // has the tools "search", "open" and "find"
+    Place python;         // has the tool "python", which takes {"code": TEXT}
+    std::string version;  // of the program
     std::chrono::milliseconds time_max{30'000};  // of one call
     int calls_max = 16;                          // of one response; further ones are refused
     int sessions_max = 64;                       // at once, of all responses
@@ -42,7 +50,7 @@ class ToolServers {
   explicit ToolServers(Options options);
 
   api::BuiltinTools offered() const {
-    return {.browser = !options_.browser_url.empty(), .python = !options_.python_url.empty()};
+    return {.browser = !options_.browser.empty(), .python = !options_.python.empty()};
   }
   int calls_max() const { return options_.calls_max; }
   // Whether that server answers, and has what the model calls. Waits; for the program's start.
@@ -90,6 +98,7 @@ class ToolServers {
   const Options options_;
   std::atomic<int64_t> sessions_ = 0;
   std::array<std::array<std::atomic<int64_t>, kEndNames.size()>, kToolNames.size()> calls_{};
+  mcp::Processes processes_;
   net::HttpClient client_;  // last: what it ends still counts
 };
 

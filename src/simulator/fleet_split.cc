@@ -117,7 +117,10 @@ void Fleet::consider_split(int64_t now_ns, int64_t request) {
 
 void Fleet::end_split(Request& request, int64_t& outcome) {
   if (!std::exchange(request.splits, false)) return;
-  if (std::exchange(request.decides_late, false)) return;  // it was none
+  if (std::exchange(request.decides_late, false)) {  // it was none
+    request.source_hit_tokens = -1;
+    return;
+  }
   ++outcome;
 }
 

@@ -83,8 +83,10 @@ FluidFleet::FluidFleet(const SimulationOptions& options, const workload::Workloa
       workload_(workload),
       cache_(options),
       pool_(options, times,
-            service_s_assumed(workload::offered_load(workload),
-                              step_costs(times, options.replica.capacity)),
+            options.autoscaling && options.autoscaling->service_s_assumed > 0
+                ? options.autoscaling->service_s_assumed
+                : service_s_assumed(workload::offered_load(workload),
+                                    step_costs(times, options.replica.capacity)),
             model_of(step_costs(times, options.replica.capacity), options.replica.capacity),
             [this](const FluidOutcome& outcome) { take(outcome); }),
       histories_(workload.conversations.size()) {

@@ -103,6 +103,9 @@ TEST(FluidFleet, IsAsTheStepsAre) {
     const FluidCheck found = check(one);
     EXPECT_LE(std::abs(found.throughput), 0.03) << one.name;
     EXPECT_LE(std::abs(found.ttft_p90), 0.12) << one.name;
+    EXPECT_LE(std::abs(found.ttft_p50), 0.05) << one.name;
+    EXPECT_LE(std::abs(found.replica_hours), 0.03) << one.name;
+    EXPECT_LE(std::abs(found.late_by), 25) << one.name;  // of at most 4 000
   }
 }
 

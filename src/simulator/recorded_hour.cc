@@ -64,8 +64,9 @@ Result<Lines> read_lines(std::string_view text, const std::string& file, const s
     if (!outcome.ok() && is_cut) break;
     if (!outcome.ok()) return bad(where, outcome.error().message);
     if (outcome->pool.empty()) continue;
+    if (asked.empty() && outcome->facts.wanted) continue;  // they follow another pool's decision
     if (lines.pool.empty()) lines.pool = outcome->pool;
-    pools.insert(outcome->pool);
+    if (outcome->is_decision) pools.insert(outcome->pool);
     if (outcome->pool != lines.pool) continue;
     if (outcome->policy) lines.policy = *outcome->policy;
     if (!outcome->is_decision) continue;
@@ -167,6 +168,7 @@ class Demand {
 void note_replicas(const std::vector<Moment>& moments, RecordedHour& hour) {
   std::set<std::string> known;
   std::map<std::string, double> starts_s;
+  std::map<std::string, int64_t> ordered_ns;
   double replica_s = 0;
   int slots = 0;
   FleetFigures& figures = hour.seen.figures;
@@ -183,8 +185,13 @@ void note_replicas(const std::vector<Moment>& moments, RecordedHour& hour) {
           one.phase == ReplicaPhase::kOrdered || one.phase == ReplicaPhase::kStarting;
       sample.starting += starts ? 1 : 0;
       if (is_ready) slots = std::max(slots, one.slots);
-      const bool was_seen = is_ready && one.ordered_ns > 0 && one.ready_ns > one.ordered_ns;
-      if (was_seen) starts_s[one.id] = seconds(one.ready_ns - one.ordered_ns);
+      // The decision before it was first seen has ordered it; a launcher may count from later on.
+      if (is_new && i > 0) ordered_ns[one.id] = moments[i - 1].now_ns;
+      int64_t order_ns = one.ordered_ns;
+      const auto seen = ordered_ns.find(one.id);
+      if (seen != ordered_ns.end() && order_ns > 0) order_ns = std::min(order_ns, seen->second);
+      const bool was_seen = is_ready && order_ns > 0 && one.ready_ns > order_ns;
+      if (was_seen) starts_s[one.id] = seconds(one.ready_ns - order_ns);
     }
     for (const GatewayReport& one : facts.gateways) {
       sample.held += std::max(one.held, 0);
@@ -199,6 +206,7 @@ void note_replicas(const std::vector<Moment>& moments, RecordedHour& hour) {
   }
   figures.replica_hours = replica_s / 3600;
   hour.replicas = hour.seen.timeline.samples.front().ready;
+  hour.service_s_assumed = moments[0].facts.service_s_assumed;
   hour.slots = std::max(slots > 0 ? slots : moments[0].facts.slots_assumed, 1);
   std::vector<double> sorted;
   for (const auto& [id, start_s] : starts_s) sorted.push_back(start_s);
@@ -273,6 +281,7 @@ Autoscaling autoscaling_of(const RecordedHour& hour) {
   Autoscaling scaling{.policy = hour.policy,
                       .start_s = hour.start_s,
                       .replicas = std::min(hour.replicas, hour.policy.replicas_max),
+                      .service_s_assumed = hour.service_s_assumed,
                       .begin_unix_s = hour.begin_unix_s,
                       .record = {},
                       .pool = hour.pool};
@@ -284,6 +293,14 @@ Autoscaling autoscaling_of(const RecordedHour& hour) {
 
 Result<SimulationResult> play_hour(const RecordedHour& hour, const Autoscaling& scaling,
                                    uint64_t seed, SimulationOptions* used) {
+  if (scaling.policy.prefill) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("pool '{}' has replicas of two roles, which are not played from facts: "
+                    "`pelton simulate --split --scale-config` plays a workload",
+                    hour.pool),
+        "facts"};
+  }
   const double step_s = step_seconds(hour);
   constexpr int kTokensMax = 2048;
   workload::Workload load;

@@ -31,9 +31,10 @@ struct RecordedHour {
   std::vector<double> at_s;       // of requests, rising
   std::vector<double> service_s;  // of each
   double service_mean_s = 0;
-  int slots = 1;        // of a replica
-  int replicas = 0;     // ready at the beginning
-  double start_s = 30;  // the median of the starts that were seen, or what was assumed
+  double service_s_assumed = 0;  // what the autoscaler took a request for at the beginning
+  int slots = 1;                 // of a replica
+  int replicas = 0;              // ready at the beginning
+  double start_s = 30;           // the median of the starts that were seen, or what was assumed
   double start_p90_s = 0;
   PlayedFleet seen;  // what the facts themselves say; without times to first tokens
 

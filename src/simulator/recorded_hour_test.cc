@@ -17,11 +17,12 @@ struct Recorded {
   std::string facts;
   FleetFigures figures;
 };
-Recorded record(double start_s, int replicas_min = 1) {
+Recorded record(double start_s, int replicas_min = 1, double service_s_assumed = 0) {
   RecordedHour hour{.pool = "box",
                     .policy = {.replicas_min = replicas_min, .replicas_max = 12},
                     .duration_s = 1800,
                     .service_mean_s = 8,
+                    .service_s_assumed = service_s_assumed,
                     .slots = 8,
                     .replicas = 1,
                     .start_s = start_s};
@@ -79,6 +80,17 @@ TEST(RecordedHourTest, UnchangedKnobsGiveTheHoursOwnFigures) {
   EXPECT_NEAR(static_cast<double>(played.late), static_cast<double>(recorded.figures.late),
               0.03 * static_cast<double>(recorded.figures.requests));
   EXPECT_NEAR(*played.held_mean_s, *recorded.figures.held_mean_s, 1.5);
+}
+
+// A gateway that begins assumes what it cannot know yet, and orders by it.
+TEST(RecordedHourTest, BeginsWithWhatTheAutoscalerAssumed) {
+  const Recorded recorded = record(20, 1, 60);
+  const RecordedHour hour = read(recorded.facts);
+  EXPECT_EQ(hour.service_s_assumed, 60);
+  EXPECT_GT(recorded.figures.started, record(20).figures.started);
+  const FleetFigures played = play(hour, hour.policy);
+  EXPECT_NEAR(played.replica_hours, recorded.figures.replica_hours,
+              0.05 * recorded.figures.replica_hours);
 }
 
 TEST(RecordedHourTest, OtherKnobsGiveOtherFigures) {

@@ -1,0 +1,308 @@
+#include "mcp/processes.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace pelton::mcp {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kTickMs = 50;
+constexpr std::array<const char*, 5> kInherited = {"PATH", "HOME", "LANG", "TZ", "TMPDIR"};
+
+void close_if_open(int& descriptor) {
+  if (descriptor >= 0) ::close(std::exchange(descriptor, -1));
+}
+
+struct Pipe {
+  int read = -1;
+  int write = -1;
+};
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return Error{ErrorCode::kIo, fmt::format("no pipe: {}", std::strerror(errno)), ""};
+  }
+  return Pipe{ends[0], ends[1]};
+}
+
+std::vector<std::string> environment() {
+  std::vector<std::string> kept;
+  for (const char* name : kInherited) {
+    if (const char* value = std::getenv(name)) kept.push_back(fmt::format("{}={}", name, value));
+  }
+  return kept;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> made;
+  for (std::string& text : texts) made.push_back(text.data());
+  made.push_back(nullptr);
+  return made;
+}
+
+// A group of its own, default signals, the two pipes and nothing else.
+int spawn(std::vector<std::string> words, const Pipe& in, const Pipe& out, pid_t& pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in.read, 0);
+  posix_spawn_file_actions_adddup2(&actions, out.write, 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  std::vector<std::string> variables = environment();
+  const int error = ::posix_spawnp(&pid, words.front().c_str(), &actions, &attributes,
+                                   pointers(words).data(), pointers(variables).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+std::string end_of(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
+  return fmt::format("it has ended with exit code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Processes::Processes() {
+  const Result<Pipe> pipe = make_pipe();
+  CHECK(pipe.ok());
+  wake_read_ = pipe->read;
+  wake_write_ = pipe->write;
+  ::fcntl(wake_read_, F_SETFL, O_NONBLOCK);
+  ::fcntl(wake_write_, F_SETFL, O_NONBLOCK);
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "pelton-tools");
+    run();
+  });
+}
+
+Processes::~Processes() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  wake();
+  thread_.join();
+  for (auto& [id, process] : processes_) {
+    ::kill(-process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+    close_if_open(process.in);
+    close_if_open(process.out);
+  }
+  ::close(wake_read_);
+  ::close(wake_write_);
+}
+
+void Processes::wake() const {
+  static_cast<void>(::write(wake_write_, "", 1));
+}
+
+Result<Processes::Id> Processes::start(const std::vector<std::string>& words, const Bounds& bounds,
+                                       Events events) {
+  CHECK(!words.empty());
+  TRY_ASSIGN(const Pipe in, make_pipe());
+  Result<Pipe> out = make_pipe();
+  if (!out.ok()) {
+    ::close(in.read);
+    ::close(in.write);
+    return out.error();
+  }
+  pid_t pid = 0;
+  const int error = spawn(words, in, *out, pid);
+  ::close(in.read);
+  ::close(out->write);
+  if (error != 0) {
+    ::close(in.write);
+    ::close(out->read);
+    return Error{error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+                 fmt::format("'{}' cannot be started: {}", words.front(), std::strerror(error)),
+                 ""};
+  }
+  ::fcntl(in.write, F_SETFL, O_NONBLOCK);
+  ::fcntl(out->read, F_SETFL, O_NONBLOCK);
+  Id id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    id = ++last_id_;
+    processes_.emplace(id, Process{.pid = pid,
+                                   .in = in.write,
+                                   .out = out->read,
+                                   .bounds = bounds,
+                                   .events = std::make_shared<const Events>(std::move(events))});
+  }
+  wake();
+  return id;
+}
+
+void Processes::send(Id id, std::string_view line) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = processes_.find(id);
+    if (found == processes_.end() || found->second.in < 0) return;
+    Process& process = found->second;
+    if (process.unread.size() + line.size() > process.bounds.unread_bytes_max) {
+      close_input(process);
+    } else {
+      process.unread += line;
+      process.unread += '\n';
+    }
+  }
+  wake();
+}
+
+void Processes::end(Id id) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = processes_.find(id);
+    if (found == processes_.end()) return;
+    found->second.events = nullptr;
+    close_input(found->second);
+  }
+  wake();
+}
+
+// From here on it has so long to end by itself.
+void Processes::close_input(Process& process) {
+  close_if_open(process.in);
+  process.unread.clear();
+  if (std::exchange(process.is_ending, true)) return;
+  process.kill_at = steady_clock::now() + process.bounds.end_time_max;
+}
+
+int Processes::count() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(processes_.size());
+}
+
+void Processes::run() {
+  while (true) {
+    wait_for_some();
+    std::vector<Happened> happened;
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_stopping_) return;
+      happened = look();
+    }
+    // Not under the lock: they may send.
+    for (const Happened& one : happened) {
+      for (const std::string& line : one.lines) one.events->on_line(line);
+      one.events->on_tick();
+      if (!one.ended.empty()) one.events->on_end(one.ended);
+    }
+  }
+}
+
+void Processes::wait_for_some() {
+  std::vector<pollfd> descriptors = {{wake_read_, POLLIN, 0}};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, process] : processes_) {
+      if (process.out >= 0) descriptors.push_back({process.out, POLLIN, 0});
+      if (process.in >= 0 && !process.unread.empty()) {
+        descriptors.push_back({process.in, POLLOUT, 0});
+      }
+    }
+    if (processes_.empty() && is_stopping_) return;
+  }
+  const bool has_any = descriptors.size() > 1 || count() > 0;
+  ::poll(descriptors.data(), descriptors.size(), has_any ? kTickMs : -1);
+  char ignored[64];
+  while (::read(wake_read_, ignored, sizeof ignored) > 0) {
+  }
+}
+
+std::vector<Processes::Happened> Processes::look() {
+  std::vector<Happened> all;
+  for (auto at = processes_.begin(); at != processes_.end();) {
+    Process& process = at->second;
+    Happened happened{.events = process.events};
+    read_from(process, happened);
+    write_to(process);
+    const bool is_gone = is_over(process, happened);
+    if (happened.events != nullptr) all.push_back(std::move(happened));
+    at = is_gone ? processes_.erase(at) : std::next(at);
+  }
+  return all;
+}
+
+void Processes::read_from(Process& process, Happened& happened) {
+  char bytes[16 * 1024];
+  ssize_t count = 0;
+  while (process.out >= 0 && (count = ::read(process.out, bytes, sizeof bytes)) > 0) {
+    if (process.events == nullptr) continue;
+    process.line.append(bytes, static_cast<size_t>(count));
+    for (size_t end = 0; (end = process.line.find('\n')) != std::string::npos;) {
+      happened.lines.push_back(process.line.substr(0, end));
+      process.line.erase(0, end + 1);
+    }
+    if (process.line.size() <= process.bounds.line_bytes_max) continue;
+    close_input(process);
+    process.kill_at = steady_clock::now();
+    process.line.clear();
+    break;
+  }
+  const bool is_closed = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+  if (!is_closed || process.out < 0) return;
+  close_if_open(process.out);
+  close_input(process);  // it can say nothing more
+}
+
+void Processes::write_to(Process& process) {
+  while (process.in >= 0 && !process.unread.empty()) {
+    // Its end may be closed: SIGPIPE is this program's to ignore, which every verb does.
+    const ssize_t count = ::write(process.in, process.unread.data(), process.unread.size());
+    if (count > 0) {
+      process.unread.erase(0, static_cast<size_t>(count));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      return;
+    } else {
+      close_input(process);
+    }
+  }
+}
+
+bool Processes::is_over(Process& process, Happened& happened) {
+  int status = 0;
+  if (::waitpid(process.pid, &status, WNOHANG) == process.pid) {
+    // What it has started ends with it.
+    ::kill(-process.pid, SIGKILL);
+    close_if_open(process.in);
+    close_if_open(process.out);
+    happened.ended = end_of(status);
+    return true;
+  }
+  if (process.is_ending && steady_clock::now() >= process.kill_at) {
+    ::kill(-process.pid, SIGKILL);
+  }
+  return false;
+}
+
+}  // namespace pelton::mcp
