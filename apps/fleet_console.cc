@@ -39,6 +39,7 @@ FleetConsole::FleetConsole(Parts parts)
                                                             parts_.clock, parts_.log)),
       feed_(parts_.clock.unix_ms() / 1000),
       streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
+      conditions_(parts_.clock.now_ns()),
       ticker_({.name = "pelton-console", .interval = std::chrono::seconds(1)}, [this] { note(); }) {
 }
 

@@ -62,6 +62,10 @@ double time_until_firing(const Rule& rule) {
 
 }  // namespace
 
+FleetConditions::FleetConditions(int64_t now_ns) {
+  ring_[0].now_ns = now_ns;
+}
+
 void FleetConditions::note(const Counts& counts, int64_t now_ns) {
   std::lock_guard lock(mutex_);
   Sample sample{.now_ns = now_ns,
@@ -96,7 +100,6 @@ size_t FleetConditions::place_of(const std::string& pool) {
 }
 
 double FleetConditions::history_s() const {
-  if (noted_ == 0) return 0;
   const Sample& newest = ring_[(noted_ - 1) % kSamples];
   const Sample& oldest = ring_[noted_ <= kSamples ? 0 : noted_ % kSamples];
   return seconds(newest.now_ns - oldest.now_ns);
@@ -132,7 +135,6 @@ double FleetConditions::bad_share(double window_s) const {
 }
 
 std::vector<FleetConditions::Found> FleetConditions::look() const {
-  if (noted_ == 0) return {};
   const Sample& now = ring_[(noted_ - 1) % kSamples];
   const auto burns = [&](std::string_view name, double burn, double long_s, double short_s) {
     const double share = std::min(bad_share(long_s), bad_share(short_s));
@@ -225,14 +227,10 @@ std::string FleetConditions::body() const {
   std::string text;
   base::JsonWriter w(text);
   w.begin_object().key("history_s").number(history_s()).key("budget").begin_object();
-  int64_t requests = 0;
-  int64_t bad = 0;
-  if (noted_ > 0) {
-    const Sample& then = before(static_cast<double>(kSamples));
-    const Sample& now = ring_[(noted_ - 1) % kSamples];
-    requests = now.requests - then.requests;
-    bad = now.unserved - then.unserved + now.interrupted - then.interrupted;
-  }
+  const Sample& then = before(static_cast<double>(kSamples));
+  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const int64_t requests = now.requests - then.requests;
+  const int64_t bad = now.unserved - then.unserved + now.interrupted - then.interrupted;
   const double share = requests > 0 ? static_cast<double>(bad) / static_cast<double>(requests) : 0;
   w.key("objective").number(kObjective).key("requests").integer(requests);
   w.key("bad").integer(bad).key("bad_share").number(share);

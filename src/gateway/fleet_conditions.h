@@ -49,6 +49,9 @@ class FleetConditions {
     std::vector<Pool> pools;
   };
 
+  // Of a process that begins then: all that it counts begins at nothing.
+  explicit FleetConditions(int64_t now_ns);
+
   // Once a second.
   void note(const Counts& counts, int64_t now_ns);
 
@@ -87,7 +90,7 @@ class FleetConditions {
   mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::array<Sample, kSamples> ring_;
-  size_t noted_ = 0;  // samples, also those that are gone
+  size_t noted_ = 1;  // samples, also those that are gone
   Counts now_;
   std::vector<std::string> places_;  // of pools in a sample
   std::map<std::pair<std::string, std::string>, int64_t>

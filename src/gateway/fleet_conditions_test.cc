@@ -26,16 +26,16 @@ double budget(const FleetConditions& conditions, std::string_view key) {
   return body->find("budget")->number(key).value_or(-1);
 }
 
-TEST(FleetConditionsTest, NothingIsKnownAtFirstAndAllIsQuietThen) {
-  FleetConditions conditions;
-  EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "none");
+TEST(FleetConditionsTest, AllIsQuietAtFirst) {
+  FleetConditions conditions(0);
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "quiet");
   conditions.note({.requests = 5, .able = 1}, kSecond);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "quiet");
   EXPECT_EQ(said(conditions, "PeltonWorkersDown"), "quiet");
 }
 
 TEST(FleetConditionsTest, ABudgetThatBurnsFiresAfterTheRulesTimeAndEndsAfterItsWindow) {
-  FleetConditions conditions;
+  FleetConditions conditions(0);
   FleetConditions::Counts counts{.able = 1};
   int64_t at = 0;
   const auto pass = [&](int seconds, int64_t requests, int64_t bad) {
@@ -49,8 +49,8 @@ TEST(FleetConditionsTest, ABudgetThatBurnsFiresAfterTheRulesTimeAndEndsAfterItsW
   pass(30, 10, 1);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "pending");
   EXPECT_DOUBLE_EQ(budget(conditions, "bad"), 30);
-  EXPECT_NEAR(budget(conditions, "bad_share"), 30.0 / 890, 1e-9);
-  EXPECT_NEAR(budget(conditions, "burn"), 30.0 / 890 / 0.001, 1e-6);
+  EXPECT_NEAR(budget(conditions, "bad_share"), 30.0 / 900, 1e-9);
+  EXPECT_NEAR(budget(conditions, "burn"), 30.0 / 900 / 0.001, 1e-6);
   pass(120, 10, 1);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "firing");
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "pending");
@@ -64,7 +64,7 @@ TEST(FleetConditionsTest, ABudgetThatBurnsFiresAfterTheRulesTimeAndEndsAfterItsW
 }
 
 TEST(FleetConditionsTest, WorkersThatAreDownAndRequestsThatNobodyTakes) {
-  FleetConditions conditions;
+  FleetConditions conditions(0);
   int64_t at = 0;
   int64_t unserved = 0;
   for (int i = 0; i < 299; ++i) conditions.note({.able = 1, .down = 1}, at += kSecond);
@@ -80,7 +80,7 @@ TEST(FleetConditionsTest, WorkersThatAreDownAndRequestsThatNobodyTakes) {
 }
 
 TEST(FleetConditionsTest, PoolsWhoseReplicasComeAndGo) {
-  FleetConditions conditions;
+  FleetConditions conditions(0);
   FleetConditions::Pool box{.name = "box", .is_scaled = true, .desired = 2, .ready = 2};
   const FleetConditions::Pool fixed{.name = "fixed", .held = 3};
   int64_t at = 0;
