@@ -69,7 +69,7 @@ test("a fleet that scales, and a chat with it", { skip: !folder }, async () => {
 
 test("a server at work", { skip: !folder }, async () => {
   const { of: [api, admin] } = await start(["serve", kModel, "--port", "0", "--admin-port", "0"], /^listening on (\S+)$/m, /^admin on (\S+)$/m);
-  const { page } = await open_page(browser, admin + "/console", { viewport: wide });
+  const { page } = await open_page(browser, admin + "/console", { viewport: { ...wide, height: 465 } });
   const questions = ["What is a Pelton wheel?", "What is 17 plus 25?", "Who invented it?"];
   const end = Date.now() + 50000;
   const lane = async (n) => {
