@@ -60,7 +60,7 @@ ADMIN_URL=$(sed -n 's/^admin on //p' server.out)
 PELTON=$pelton
 export BASE_URL ADMIN_URL PELTON
 
-tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs planned.test.mjs)
+tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs planned.test.mjs small.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
 [[ $what == pictures ]] && tests=(pictures.test.mjs)
 timeout 840 node --test --test-concurrency=1 --test-timeout=800000 "${tests[@]}"
