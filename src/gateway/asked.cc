@@ -99,6 +99,13 @@ std::string beginning_of_message(const std::string& bytes) {
   return "";
 }
 
+// NAME of /v1/model_cards/NAME, which may have slashes in it.
+std::optional<std::string> model_of_card(std::string_view path) {
+  constexpr std::string_view kCards = "/v1/model_cards/";
+  if (!path.starts_with(kCards)) return std::nullopt;
+  return std::string(path.substr(kCards.size()));
+}
+
 }  // namespace
 
 std::string asked_session(const net::HttpRequest& request) {
@@ -130,6 +137,7 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
     return model_of_message<v1::TokenizeRequest>(request.body);
   }
   if (request.path == cluster::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
+  if (auto model = model_of_card(request.path)) return *std::move(model);
   if (request.body.empty() || is_multipart(request)) return std::string();
   if (request.path == "/generate" || request.path == "/generate_stream") {
     return api::generate_model_asked(request.body);

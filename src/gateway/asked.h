@@ -13,9 +13,10 @@
 
 namespace pelton::gateway {
 
-// The model's name, of a body or a gRPC message; empty: it names none, or its body is no JSON by
-// its Content-Type (is_multipart()). kInvalidArgument: the body is no JSON, or what it asks for is
-// a matter of its reader (two keys "model"): the worker must not be the one who decides that.
+// The model's name, of a body, a gRPC message or a model card's path; empty: it names none, or its
+// body is no JSON by its Content-Type (is_multipart()). kInvalidArgument: the body is no JSON, or
+// what it asks for is a matter of its reader (two keys "model"): the worker must not be the one who
+// decides that.
 Result<std::string> asked_model(const net::HttpRequest& request);
 
 // A form with files, of which nothing is read here.

@@ -29,6 +29,7 @@ TEST(Asked, AModelIsNamedByABodyOrAMessage) {
   EXPECT_EQ(model(chat, R"({"model":"a"})"), "a");
   EXPECT_EQ(model(chat, R"({"messages":[]})"), "");
   EXPECT_EQ(model(chat, ""), "");
+  EXPECT_EQ(asked_model(request("GET", "/v1/model_cards/org/a")).value(), "org/a");
   v1::GenerateRequest message;
   message.set_model("b");
   const std::string path(cluster::kGrpcGenerate);

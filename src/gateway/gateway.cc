@@ -113,6 +113,10 @@ bool is_foreign(const GatewayConfig& config, const std::string& pool) {
   return found != config.pools.end() && found->is_foreign();
 }
 
+bool only_reads(const net::HttpRequest& request) {
+  return request.method == "GET" || request.method == "HEAD";
+}
+
 bool asks_why(const net::HttpRequest& request, const Asker& asker) {
   return asker.scope != nullptr && asker.scope->may_explain && request.method == "POST" &&
          is_explained_path(request.path) && request.headers.get("x-pelton-explain") == "1";
@@ -427,6 +431,11 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
   relayed->gate = gate_of(pool->name);
+  if (relayed->gate != nullptr && only_reads(relayed->http)) {
+    // Whoever looks wants no replica: it starts none, and keeps none that is idle.
+    if (fleet_.supply(pool->name).ready == 0) return exchange->send(cold_answer(*relayed));
+    relayed->gate = nullptr;
+  }
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
@@ -510,6 +519,17 @@ std::optional<Gateway::Routed> Gateway::route_adapter(const GatewayConfig& confi
     return Routed{.pool = &pool, .model = std::move(name), .is_adapter = true};
   }
   return std::nullopt;
+}
+
+net::HttpResponse Gateway::cold_answer(const Relay::Request& request) const {
+  return error_answer(request.http.path,
+                      {.status = 503,
+                       .message = "no replica of the model runs, and a request that only reads "
+                                  "starts none; one for an answer does",
+                       .type = "server_error",
+                       .param = {},
+                       .code = "no_replica"},
+                      request.request_id);
 }
 
 bool Gateway::admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange) {
@@ -753,6 +773,9 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   }
   if (request.method == "GET" && request.path == "/v1/routes") {
     return exchange->send(net::json_response(routes_body()));
+  }
+  if (request.method == "GET" && request.path == "/debug/ledger") {
+    return exchange->send(net::json_response(ledger_body()));
   }
   if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;
