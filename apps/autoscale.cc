@@ -80,27 +80,34 @@ Result<Json> ask_pools(const std::string& url) {
       ErrorCode::kIo, fmt::format("{} answers {}: no autoscaler is there", url, answer.status), {}};
 }
 
-// The last decision of a pool with every term of the rule.
+std::string explained(const Json& pool) {
+  std::string text = pool.string("decision").value_or("") + "\n";
+  if (const std::string why = pool.string("failure").value_or(""); !why.empty()) {
+    text += fmt::format("it does not start: {}\n", why);
+  }
+  const Json* terms = pool.find("terms");
+  if (terms == nullptr || !terms->is_object()) return text;
+  for (const Json::Member& term : terms->as_object()) {
+    text += fmt::format("  {:<20} {}\n", term.key, term.value.dump());
+  }
+  return text;
+}
+
+// The last decision of a pool with every term of the rule; of one of two roles, both.
 Result<void> explain(const std::string& url, const std::string& pool) {
   TRY_ASSIGN(const Json answer, ask_pools(url));
   const Json* pools = answer.find("pools");
   std::string names;
+  std::string text;
   for (const Json& one :
        pools != nullptr && pools->is_array() ? pools->as_array() : Json::Array()) {
     const std::string name = one.string("pool").value_or("");
+    const std::string role = one.string("role").value_or("");
     names += (names.empty() ? "" : ", ") + name;
-    if (name != pool) continue;
-    std::string text = one.string("decision").value_or("") + "\n";
-    if (const std::string why = one.string("failure").value_or(""); !why.empty()) {
-      text += fmt::format("it does not start: {}\n", why);
-    }
-    const Json* terms = one.find("terms");
-    if (terms == nullptr || !terms->is_object()) return write_text(text);
-    for (const Json::Member& term : terms->as_object()) {
-      text += fmt::format("  {:<20} {}\n", term.key, term.value.dump());
-    }
-    return write_text(text);
+    if (name != pool && one.string("served").value_or("") != pool) continue;
+    text += (role.empty() ? "" : role + ": ") + explained(one);
   }
+  if (!text.empty()) return write_text(text);
   return Error{ErrorCode::kInvalidArgument,
                fmt::format("no pool '{}' is scaled there; there {}", pool,
                            names.empty() ? "are none" : "is " + names),
@@ -223,7 +230,9 @@ Result<void> Deciding::begin(launch::Lead* lead) {
   std::vector<launch::ScaledPool> pools = scaled_pools(config);
   launch::RemoteFleet::Options options{.gateways = config_.autoscaler.gateways,
                                        .epoch = exchange_epoch(lead, clock_)};
-  for (const launch::ScaledPool& pool : pools) options.pools.push_back(pool.name);
+  for (const launch::ScaledPool& pool : pools) {
+    if (pool.computes_for.empty()) options.pools.push_back(pool.name);
+  }
   TRY_ASSIGN(launcher_, open_launcher(config, epoch, clock_, log_));
   if (arguments_.has("--record-facts")) {
     TRY_ASSIGN(recorder_, launch::FactsRecorder::open(arguments_.text("--record-facts"),

@@ -158,6 +158,9 @@ Result<void> set_scale_key(const std::string& setting, const std::string& pool,
     return (c >= 'a' && c <= 'z') || c == '_';
   });
   if (!is_name) return bad("names no key of [pool.scale]");
+  if (key.starts_with("prefill_") && !scaling.policy.prefill) {
+    return bad("is of a pool whose requests are split");
+  }
   // Words need no quotes here.
   Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, flag);
   if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), flag);

@@ -95,6 +95,7 @@ Result<Run> play_run(Play play, gateway::ScalingConfig scaling, Settings setting
   asked.held_max = scaling.hold.requests_max;
   asked.hold_s_max = scaling.hold.time_max_s;
   asked.replicas = std::min(asked.replicas, asked.policy.replicas_max);
+  asked.prefill_replicas = std::min(asked.prefill_replicas, asked.prefill_max());
   play.options.keeps_pieces = false;
   TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(play));
   Run run{.settings = std::move(settings), .scaling = std::move(scaling)};

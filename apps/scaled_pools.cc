@@ -1,5 +1,6 @@
 #include "apps/scaled_pools.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "apps/own_server.h"
@@ -12,6 +13,26 @@
 
 namespace pelton::apps {
 namespace {
+
+// The replicas that compute prompts for a pool are a pool of their own to whoever launches them. No
+// pool of a configuration has such a name.
+std::string prefill_name(const std::string& pool) {
+  return pool + ":prefill";
+}
+
+bool is_split(const gateway::PoolConfig& pool) {
+  return pool.split.mode != gateway::SplitConfig::Mode::kOff;
+}
+
+// Of one that exchanges keys and values with the other role's.
+std::vector<std::string> with_role(std::vector<std::string> words, std::string_view role) {
+  const bool has_port = std::ranges::any_of(words, [](const std::string& word) {
+    return word == "--kv-port" || word.starts_with("--kv-port=");
+  });
+  if (!has_port) words.insert(words.end(), {"--kv-port", "0"});
+  words.insert(words.end(), {"--fleet-role", std::string(role)});
+  return words;
+}
 
 std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
                                          const std::string& fleet_key_file) {
@@ -40,7 +61,9 @@ const gateway::LaunchConfig* launch_of(const gateway::PoolConfig& pool, Kind kin
 PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
   PoolNames names;
   for (const gateway::PoolConfig& pool : config.pools) {
-    if (launch_of(pool, kind) != nullptr) names.push_back(pool.name);
+    if (launch_of(pool, kind) == nullptr) continue;
+    names.push_back(pool.name);
+    if (is_split(pool)) names.push_back(prefill_name(pool.name));
   }
   return names;
 }
@@ -52,7 +75,9 @@ Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::Gateway
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, kind);
     if (launch == nullptr) continue;
-    options.pools[pool.name] = serve_arguments(*launch, config.fleet_key_file);
+    const std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
+    options.pools[pool.name] = is_split(pool) ? with_role(words, "decode") : words;
+    if (is_split(pool)) options.pools[prefill_name(pool.name)] = with_role(words, "prefill");
   }
   TRY_ASSIGN(options.program, own_program());
   return launch::LocalLauncher::open(std::move(options), clock, log);
@@ -80,7 +105,9 @@ Result<std::unique_ptr<launch::SimulatedProvider>> open_simulated(
   std::map<std::string, launch::ProvidedMachines> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSimulated);
-    if (launch != nullptr) pools[pool.name] = machines_of(launch->simulated);
+    if (launch == nullptr) continue;
+    pools[pool.name] = machines_of(launch->simulated);
+    if (is_split(pool)) pools[prefill_name(pool.name)] = machines_of(launch->simulated);
   }
   return std::make_unique<launch::SimulatedProvider>(std::move(pools), std::move(processes), clock,
                                                      log);
@@ -134,10 +161,14 @@ Result<std::unique_ptr<launch::Launcher>> open_slurm(const gateway::GatewayConfi
     std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
     words.insert(words.begin(), program);
     words.insert(words.end(), {"--fleet-host", "0.0.0.0"});
-    options.pools[pool.name] = {.words = std::move(words),
-                                .sbatch = launch->sbatch,
-                                .start_s = launch->start_s,
-                                .drain_s = launch->drain_s};
+    launch::SlurmSite::Pool jobs{.words = is_split(pool) ? with_role(words, "decode") : words,
+                                 .sbatch = launch->sbatch,
+                                 .start_s = launch->start_s,
+                                 .drain_s = launch->drain_s};
+    options.pools[pool.name] = jobs;
+    if (!is_split(pool)) continue;
+    jobs.words = with_role(words, "prefill");
+    options.pools[prefill_name(pool.name)] = jobs;
   }
   TRY_ASSIGN(std::unique_ptr<launch::SlurmSite> site,
              launch::SlurmSite::open(std::move(options), clock, log));
@@ -164,6 +195,19 @@ Result<cluster::KubernetesApi::Options> kubernetes_api_options(
   return options;
 }
 
+// Those that compute prompts for the last of these. They decide nothing: what bounds them is the
+// other one's decision.
+void add_prefill(std::vector<launch::ScaledPool>& pools) {
+  launch::ScaledPool prefill = pools.back();
+  prefill.computes_for = prefill.name;
+  prefill.name = prefill_name(prefill.name);
+  prefill.policy.replicas_min = 0;
+  prefill.policy.replicas_max = prefill.policy.prefill->replicas_max;
+  prefill.policy.prefill.reset();
+  prefill.policy.schedules.clear();
+  pools.push_back(std::move(prefill));
+}
+
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config) {
   std::vector<launch::ScaledPool> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
@@ -175,6 +219,7 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
                      .progress_s = launch.progress_s,
                      .stop_grace_s = launch.stop_grace_s,
                      .is_advised_only = pool.scaling->is_advised_only});
+    if (is_split(pool)) add_prefill(pools);
   }
   return pools;
 }

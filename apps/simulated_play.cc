@@ -78,7 +78,7 @@ void read_speculation(const cli::Arguments& arguments, simulator::Replica::Optio
 Result<void> read_faults(const cli::Arguments& arguments, const simulator::Scenario* scenario,
                          SimulationOptions& options) {
   const int places =
-      options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+      options.autoscaling ? options.autoscaling->replicas_max() : options.replica_count;
   if (arguments.has("--faults")) {
     const std::string& file = arguments.text("--faults");
     TRY_ASSIGN(const std::string text, read_input(file));
@@ -94,6 +94,17 @@ void read_clients(const cli::Arguments& arguments, simulator::Clients& clients) 
   if (arguments.has("--patience")) clients.patience_s = arguments.number("--patience");
   clients.retries_max = static_cast<int>(arguments.integer("--client-retries"));
   clients.back_off_s = arguments.number("--client-back-off");
+}
+
+// Of a fleet that is scaled --prefill-replicas are those at the beginning: as few as there may be,
+// unless it says otherwise.
+void read_roles(const cli::Arguments& arguments, SimulationOptions& options) {
+  if (!options.autoscaling || !options.autoscaling->policy.prefill) return;
+  simulator::Autoscaling& asked = *options.autoscaling;
+  const bool is_said = arguments.source("--prefill-replicas") != cli::Arguments::Source::kDefault;
+  const int least = asked.replicas > 0 ? asked.policy.prefill->replicas_min : 0;
+  asked.prefill_replicas = is_said ? options.prefill_replicas : least;
+  options.prefill_replicas = 0;
 }
 
 // `scenario`: null: none.
@@ -124,6 +135,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   TRY_ASSIGN(options.autoscaling,
              read_autoscaling(arguments, options.replica_count, options.replica.capacity,
                               scenario != nullptr ? scenario->scaling : std::nullopt));
+  read_roles(arguments, options);
   TRY_ASSIGN(options.dispatch, simulator::parse_router(arguments.text("--router")));
   options.gateways = static_cast<int>(arguments.integer("--gateways"));
   options.report_s = arguments.number("--report-interval") / 1000;

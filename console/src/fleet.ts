@@ -14,13 +14,16 @@ const count = (value: number) => (Number.isInteger(value) ? grouped(value) : "")
 const known = (value: unknown) => (typeof value === "number" ? grouped(value) : words.live.nothing);
 const where = (row: Row) => [row.region, row.zone].filter(Boolean).join(", ");
 
+// Of a pool whose requests are split a worker may have one role only.
+const pool_of = (row: Row) => plain(row.pool) + (row.role && row.role !== "both" ? `, ${plain(row.role)}` : "");
+
 export class Fleet {
   private readonly figures = h("dl", { class: "facts live-now" });
   private readonly ready = new Chart<Sample>(w.ready_by_pool, count, [], null, true);
   private readonly running = new Chart<Sample>(w.running_by_pool, count, [], null, true);
   private readonly workers = new Table<Row>(w.title, [
     { name: w.columns.name, text: (row) => plain(row.name), short: true },
-    { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
+    { name: w.columns.pool, text: pool_of, short: true },
     { name: w.columns.state, text: (row) => row.state + (row.reason ? ": " + plain(row.reason) : ""), mark: (row) => row.state },
     { name: w.columns.load, text: (row) => `${known(row.running)} / ${known(row.slots)}`, right: true },
     { name: w.columns.waiting, text: (row) => known(row.waiting), right: true },
@@ -89,7 +92,7 @@ export class Fleet {
   private draw_table(): void {
     const wanted = this.filter.value.trim().toLowerCase();
     const every = [...this.feed.table("workers")];
-    const fit = every.filter(([, row]) => !wanted || [row.name, row.pool, row.state, row.zone, row.region].join(" ").toLowerCase().includes(wanted));
+    const fit = every.filter(([, row]) => !wanted || [row.name, row.pool, row.role, row.state, row.zone, row.region].join(" ").toLowerCase().includes(wanted));
     const place = (row: Row) => [row.region, row.pool, row.name].join("\n");
     const sorted = fit.map((one) => [place(one[1]), one] as const).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).map(([, one]) => one);
     const shown = this.all ? sorted : sorted.slice(0, kRowsAtFirst);

@@ -27,18 +27,23 @@ class Pool {
   private readonly terms = h("dl", { class: "facts" });
   private readonly fold: HTMLDetailsElement;
   private readonly chart: Chart<Sample>;
+  private readonly name: HTMLElement;
   private last: Row = {};
   readonly element: HTMLElement;
 
   constructor(name: string) {
     this.chart = new Chart<Sample>(w.replicas, count, kLines.map((line) => ({
       name: w[line], value: (one) => one.replicas?.[name]?.[line] ?? null })), null, true);
+    this.name = h("h2", {}, plain(name));
     this.fold = h("details", { ontoggle: () => this.draw_terms() }, h("summary", {}, w.terms), this.terms);
-    this.element = h("article", { class: "panel pool" }, h("h2", {}, plain(name)), this.facts, this.why, this.trouble, this.chart.element, this.fold);
+    this.element = h("article", { class: "panel pool" }, this.name, this.facts, this.why, this.trouble, this.chart.element, this.fold);
   }
 
   draw(state: Row, samples: Sample[]): void {
     this.last = state;
+    // Of a pool whose requests are split each role has a panel.
+    const name = state.role ? say(w.role, { pool: plain(state.served), role: w.roles[state.role as keyof typeof w.roles] ?? plain(state.role) }) : plain(state.pool);
+    if (this.name.textContent !== name) this.name.textContent = name;
     const eta = state.state !== "ready" && state.eta_s > 0 ? say(w.eta, { state: state.state, eta: milliseconds(state.eta_s * 1000) }) : state.state;
     this.facts.replaceChildren(fact(w.state, eta), fact(w.desired, grouped(state.desired)), fact(w.ready, grouped(state.ready)),
       fact(w.starting, grouped(state.starting)), fact(w.leaving, grouped(state.draining + state.stopping)),
@@ -96,7 +101,8 @@ export class Scaling {
       pool.draw(state, this.feed.samples);
     }
     this.none.hidden = states.size > 0;
-    this.what_if?.draw_pools([...states.keys()]);
+    // Two roles are not played from what was recorded.
+    this.what_if?.draw_pools([...states].filter(([, state]) => !state.role).map(([name]) => name));
     const lines = [...this.feed.table("decisions")].sort((a, b) => b[1].n - a[1].n);
     this.nothing.hidden = lines.length > 0;
     this.decisions.draw(lines);

@@ -145,6 +145,10 @@ void write_policy(base::JsonWriter& w, const PoolPolicy& policy) {
   if (policy.gpus_max) members.put("gpus_max", *policy.gpus_max);
   members.put_number("price_each", policy.price_each);
   members.put_optional("price_max", policy.price_max);
+  if (policy.prefill) {
+    w.key("prefill").begin_object().key("min").integer(policy.prefill->replicas_min);
+    w.key("max").integer(policy.prefill->replicas_max).end_object();
+  }
   w.key("schedules").begin_array();
   for (const Schedule& one : policy.schedules) write_schedule(w, one);
   w.end_array();
@@ -181,6 +185,10 @@ PoolPolicy read_policy(const Json& json, bool& ok) {
   if (json.find("gpus_max") != nullptr) policy.gpus_max = count(in, "gpus_max");
   policy.price_each = in.number("price_each");
   policy.price_max = in.optional("price_max");
+  if (json.is_object() && json.find("prefill") != nullptr) {
+    const MemberReader prefill = in.at("prefill");
+    policy.prefill = {.replicas_min = count(prefill, "min"), .replicas_max = count(prefill, "max")};
+  }
   in.each("schedules", 64, [&](const MemberReader& one) {
     Schedule schedule{.days = static_cast<uint8_t>(one.integer("days", 0, Schedule::kEveryDay)),
                       .from_minute = count(one, "from"),
@@ -282,6 +290,13 @@ void write_facts(base::JsonWriter& w, const PoolFacts& facts) {
   write_exact(w, facts.service_s_assumed);
   w.key("start_s_assumed");
   write_exact(w, facts.start_s_assumed);
+  if (facts.wanted) w.key("wanted").integer(*facts.wanted);
+  if (facts.room) w.key("room").integer(*facts.room);
+  if (!facts.prefill.empty()) {
+    w.key("prefill").begin_array();
+    for (const ReplicaFacts& one : facts.prefill) write_replica(w, one);
+    w.end_array();
+  }
   w.key("start_again_ns").integer(facts.start_again_ns).key("gateways").begin_array();
   for (const GatewayReport& one : facts.gateways) write_report(w, one);
   w.end_array().key("replicas").begin_array();
@@ -296,6 +311,13 @@ PoolFacts read_facts(const Json& json, bool& ok) {
                   .start_s_assumed = in.number("start_s_assumed"),
                   .start_again_ns = in.time("start_again_ns"),
                   .unix_s = in.time("unix_s")};
+  if (!json.is_object()) return facts;
+  if (json.find("wanted") != nullptr) facts.wanted = in.small("wanted", 0);
+  if (json.find("room") != nullptr) facts.room = in.small("room", 0);
+  if (json.find("prefill") != nullptr) {
+    in.each("prefill", kReplicasInALine,
+            [&](const MemberReader& one) { facts.prefill.push_back(read_replica(one)); });
+  }
   // Nobody assumes what is no time.
   if (!(facts.service_s_assumed >= 0 && facts.service_s_assumed < 1e9)) ok = false;
   if (!(facts.start_s_assumed >= 0 && facts.start_s_assumed < 1e8)) ok = false;
@@ -344,6 +366,19 @@ void write_slo(base::JsonWriter& w, const PoolDecision::Slo& slo) {
   w.key("itl_unattainable").boolean(slo.gap_unattainable).end_object();
 }
 
+void write_roles(base::JsonWriter& w, const PoolDecision::Roles& roles) {
+  const PairDecision& pair = roles.pair;
+  w.key("prefill").integer(pair.counts.prefill).key("decode").integer(pair.counts.decode);
+  w.key("prefill_needed").integer(pair.needed.prefill);
+  w.key("decode_needed").integer(pair.needed.decode);
+  w.key("prefill_ready").integer(roles.prefill_ready);
+  w.key("prefill_coming").integer(roles.prefill_coming);
+  w.key("at_ceiling").boolean(pair.at_ceiling).key("roles_known").boolean(roles.is_known);
+  w.key("ttft_late").number(pair.first_token_late).key("itl_late").number(pair.gap_late);
+  w.key("computed_tokens").number(roles.shape.computed);
+  w.key("output_tokens").number(roles.shape.output);
+}
+
 Error not_ours(std::string what) {
   return {ErrorCode::kInvalidArgument, std::move(what), {}};
 }
@@ -390,6 +425,7 @@ void write_terms(base::JsonWriter& w, const PoolDecision::Terms& terms) {
   w.key("draining").integer(terms.draining).key("standby").integer(terms.standby);
   w.key("held").integer(terms.held).key("waiting").integer(terms.waiting);
   if (terms.slo.is_known) write_slo(w, terms.slo);
+  if (terms.roles.is_paired) write_roles(w, terms.roles);
   w.end_object();
 }
 

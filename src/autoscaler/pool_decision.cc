@@ -55,6 +55,23 @@ std::string slo_text(const PoolDecision::Slo& slo) {
   return text;
 }
 
+// "; prompts 3 of 5 needed, answers 8 of 9; late 1.2 x and 1.1 x what is asked for".
+std::string roles_text(const PoolDecision::Roles& roles) {
+  const PairDecision& pair = roles.pair;
+  std::string text = fmt::format("; {} to compute prompts", pair.counts.prefill);
+  if (!roles.is_known) return text + ", until requests and steps are known";
+  if (pair.at_ceiling) {
+    text += fmt::format(" of {} needed, and {} to go on of {} needed", pair.needed.prefill,
+                        pair.counts.decode, pair.needed.decode);
+  }
+  const auto late = [](double ratio) {
+    return ratio >= PairDecision::kOverloaded ? std::string("ever later than")
+                                              : fmt::format("{:.2f} of", ratio);
+  };
+  return text + fmt::format("; first tokens {} and gaps {} the objective",
+                            late(pair.first_token_late), late(pair.gap_late));
+}
+
 }  // namespace
 
 std::string PoolDecision::text() const {
@@ -69,6 +86,7 @@ std::string PoolDecision::text() const {
       ": {} (flow {:.2f} from {:.3g} requests/s x {:.3g} s, backlog {:.2f}, {} held)",
       reason_name(reason), terms.flow, terms.rate, terms.service_s, terms.backlog, terms.held);
   if (terms.slo.is_known) text += slo_text(terms.slo);
+  if (terms.roles.is_paired) text += roles_text(terms.roles);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autoscaler/prefill_decode.h"
 #include "autoscaler/slo_capacity.h"
 
 namespace pelton::autoscaler {
@@ -59,6 +60,17 @@ struct PoolDecision {
     bool gap_unattainable = false;
   };
 
+  // Under PoolPolicy::prefill: what one decision says of both roles.
+  struct Roles {
+    bool is_paired = false;
+    bool is_known = false;  // requests and steps; until then there is one of each
+    PairDecision pair;
+    double rate = 0;  // requests a second, and what has piled up by the backlog's time
+    RequestShape shape;
+    int prefill_ready = 0;
+    int prefill_coming = 0;
+  };
+
   struct Terms {
     double rate_fast = 0;  // requests a second
     double rate_slow = 0;
@@ -82,6 +94,7 @@ struct PoolDecision {
     int held = 0;
     int waiting = 0;  // in replicas, beyond their free slots
     Slo slo;
+    Roles roles;
   };
   Terms terms;
 

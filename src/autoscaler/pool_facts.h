@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,13 @@ struct PoolFacts {
   // The launcher's last start failed; no further one before this time. 0: none did.
   int64_t start_again_ns = 0;
   int64_t unix_s = 0;  // the time of day, for schedules
+  // Of a pool with PoolPolicy::prefill: the replicas that compute its prompts. Those above go on.
+  std::vector<ReplicaFacts> prefill = {};
+  // Of those that compute prompts, seen as a pool: as many as the other role's decision says
+  // (PoolDecision::Roles). They come and go with it and decide nothing by themselves.
+  std::optional<int> wanted = {};
+  // So many further ones may be started beside the other role's; none: as the policy says.
+  std::optional<int> room = {};
 };
 
 }  // namespace pelton::autoscaler

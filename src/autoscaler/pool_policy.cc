@@ -122,13 +122,36 @@ Result<void> PoolPolicy::check_limits() const {
     return bad("price_max", "price_max says nothing without price_each, which a replica costs");
   }
   int most_needed = std::max(replicas_min, 1);
+  const int prompts = prefill ? prefill->replicas_min : 0;
   for (const Schedule& one : schedules) {
     most_needed = std::max(most_needed, one.replicas_min.value_or(0));
   }
+  most_needed += prompts;
   if (affordable() >= most_needed) return {};
   return bad(gpus_max ? "gpus_max" : "price_max",
              fmt::format("the limits by GPUs and price allow {} replicas, and {} are the least",
                          affordable(), most_needed));
+}
+
+// What one role needs is a matter of first tokens, and what the other one does of gaps.
+Result<void> PoolPolicy::check_prefill() const {
+  if (!prefill) return {};
+  TRY(in_range("prefill_min", prefill->replicas_min, 0, kReplicasMax));
+  TRY(in_range("prefill_max", prefill->replicas_max, 1, kReplicasMax));
+  const auto bad = [](const char* field, std::string message) {
+    return Error{ErrorCode::kInvalidArgument, std::move(message), field};
+  };
+  if (prefill->replicas_min > prefill->replicas_max) {
+    return bad("prefill_min", fmt::format("prefill_min ({}) is more than prefill_max ({})",
+                                          prefill->replicas_min, prefill->replicas_max));
+  }
+  if (rule != Rule::kSlo || !slo.first_token_s || !slo.gap_s) {
+    return bad("prefill",
+               "replicas of two roles are scaled by an objective: the rule slo with both of first "
+               "tokens and of gaps");
+  }
+  if (standby == 0) return {};
+  return bad("standby", "standby is of replicas that do the whole of a request");
 }
 
 Result<void> PoolPolicy::check_schedules() const {
@@ -191,6 +214,7 @@ Result<void> PoolPolicy::check() const {
                      : "the rule slo needs an objective: of first tokens, of gaps, or both",
                  "slo"};
   }
+  TRY(check_prefill());
   TRY(check_schedules());
   return check_limits();
 }

@@ -61,6 +61,14 @@ struct PoolPolicy {
   double price_each = 0;  // an hour, in whatever currency
   std::optional<double> price_max;
   std::vector<Schedule> schedules;  // no two at the same time
+  // Of a pool whose requests are split between replicas of two roles: those that compute prompts.
+  // `replicas_min`, `replicas_max`, schedules and guard are then of those that go on with answers;
+  // GPUs and price, of all of them.
+  struct Prefill {
+    int replicas_min = 1;  // 0: none where the others do as well with whole requests
+    int replicas_max = 1;
+  };
+  std::optional<Prefill> prefill;
 
   // What GPUs and price allow; replicas_max is not among them.
   int affordable() const;
@@ -79,6 +87,7 @@ struct PoolPolicy {
 
  private:
   Result<void> check_limits() const;
+  Result<void> check_prefill() const;
   Result<void> check_schedules() const;
 };
 

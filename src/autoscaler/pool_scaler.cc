@@ -77,13 +77,16 @@ PoolScaler::PoolScaler(const PoolPolicy& policy)
       knative_({.target = policy.concurrency_target.value_or(100) *
                           policy.target_utilization.value_or(0.7),
                 .panic_threshold = policy.panic_threshold,
-                .window_ns = nanoseconds(policy.window_s)}) {}
+                .window_ns = nanoseconds(policy.window_s)}) {
+  if (policy.prefill) pair_.emplace(policy);
+}
 
 PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   std::sort(facts.gateways.begin(), facts.gateways.end(),
             [](const GatewayReport& a, const GatewayReport& b) { return a.gateway < b.gateway; });
-  std::sort(facts.replicas.begin(), facts.replicas.end(),
-            [](const ReplicaFacts& a, const ReplicaFacts& b) { return a.id < b.id; });
+  const auto by_id = [](const ReplicaFacts& a, const ReplicaFacts& b) { return a.id < b.id; };
+  std::sort(facts.replicas.begin(), facts.replicas.end(), by_id);
+  std::sort(facts.prefill.begin(), facts.prefill.end(), by_id);
   const int64_t rejected = demand_.rejected();
   demand_.note(facts.gateways, now_ns);
   learn(facts);
@@ -105,10 +108,11 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   decision.alarm = old || demand_.rejected() > rejected || supply.given_up > 0;
   if (old && need.replicas < supply.present()) need = {supply.present(), Reason::kHold};
   need = bounded(need);
-  if (!old) need = delayed(need, supply, now_ns, terms);
+  const bool has_roles = pair_ || facts.wanted;
+  if (!old && !has_roles) need = delayed(need, supply, now_ns, terms);
   decision.desired = need.replicas;
   decision.reason = need.reason;
-  if (!old) retire(facts, supply, now_ns, decision);
+  if (!old && !facts.wanted) retire(facts, supply, now_ns, decision);
   order(facts, supply, now_ns, decision);
   note_direction(decision, supply, now_ns);
   return decision;
@@ -196,6 +200,7 @@ bool PoolScaler::facts_are_old(const PoolFacts& facts, int64_t now_ns) const {
 PoolScaler::Need PoolScaler::need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
                                   PoolDecision::Terms& terms) {
   Need need;
+  if (pair_ || facts.wanted) return role_need(facts, supply, now_ns, terms);
   if (policy_.rule == PoolPolicy::Rule::kKnative) {
     const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
     const Demand::Window panic =
@@ -311,6 +316,55 @@ PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supp
     terms.by_forecast = replica_count(flow(*ahead));
     if (terms.by_forecast > need.replicas) need = {terms.by_forecast, Reason::kForecast};
   }
+  return need;
+}
+
+// The delay of less is the decision's own.
+PoolScaler::Need PoolScaler::role_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                                       PoolDecision::Terms& terms) {
+  const Demand::Window slow = demand_.over(policy_.window_s, now_ns);
+  const Demand::Window fast = demand_.over(demand_.fast_s(), now_ns);
+  terms.rate_slow = slow.rate;
+  terms.rate_fast = fast.rate;
+  terms.rate = slow.rate;
+  terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
+  terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
+  Need need{.reason = Reason::kObjective};
+  if (facts.wanted) {
+    need.replicas = *facts.wanted;
+    terms.by_demand = need.replicas;
+    return need;
+  }
+  // From facts that are old nothing is learnt.
+  if (!facts_are_old(facts, now_ns)) {
+    pair_->decide(facts, {.slow = slow,
+                          .fast = fast,
+                          .backlog_s = backlog_s(supply),
+                          .decode_min = bounds_.least,
+                          .now_ns = now_ns});
+  }
+  const PoolDecision::Roles& roles = pair_->roles();
+  terms.roles = roles;
+  if (roles.is_known) {
+    const PairDecision& pair = roles.pair;
+    terms.slo.is_missed = pair.first_token_late > 1 || pair.gap_late > 1;
+    const auto forecast = [](double late, const std::optional<double>& asked) {
+      return late < PairDecision::kOverloaded ? late * asked.value_or(0) : 0;
+    };
+    terms.slo.first_token_s = forecast(pair.first_token_late, policy_.slo.first_token_s);
+    terms.slo.gap_s = forecast(pair.gap_late, policy_.slo.gap_s);
+  }
+  terms.rate = roles.rate;
+  need.replicas = terms.by_demand = roles.pair.counts.decode;
+  if (roles.pair.at_ceiling) {
+    need.reason = policy_.gpus_max    ? Reason::kGpus
+                  : policy_.price_max ? Reason::kPrice
+                                      : Reason::kMaximum;
+  }
+  // One more of those that go on, where both together may be one more.
+  const int most = std::min(policy_.affordable() - roles.pair.counts.prefill, bounds_.most);
+  terms.by_guard = std::min(guard_need(facts, supply, now_ns, terms), most);
+  if (terms.by_guard > need.replicas) need = {terms.by_guard, Reason::kGuard};
   return need;
 }
 
@@ -457,9 +511,10 @@ void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now
                !is_given_up(one, supply.start_p90_s, now_ns);
       },
       decision.wake);
-  const int room = std::max(
+  int room = std::max(
       bounds_.most - supply.present() - supply.standby - supply.standby_coming - supply.draining,
       0);
+  if (facts.room) room = std::min(room, std::max(*facts.room, 0));
   const bool may_start = now_ns >= facts.start_again_ns;
   if (may_start) decision.start = std::min(missing, room);
   drain_surplus(facts, supply, now_ns, decision);

@@ -31,6 +31,7 @@
 
 #include "autoscaler/demand.h"
 #include "autoscaler/knative_policy.h"
+#include "autoscaler/paired_pools.h"
 #include "autoscaler/pool_decision.h"
 #include "autoscaler/pool_facts.h"
 #include "autoscaler/pool_policy.h"
@@ -66,6 +67,9 @@ class PoolScaler {
   void learn(const PoolFacts& facts);
   Need need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
             PoolDecision::Terms& terms);
+  // Of a pool of two roles, and of the replicas that follow the other role's decision.
+  Need role_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
+                 PoolDecision::Terms& terms);
   Need concurrency_need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
                         PoolDecision::Terms& terms);
   // Replicas that a rate needs, by their slots or by the objective. `spare`: of the highest rate
@@ -97,6 +101,7 @@ class PoolScaler {
   PoolPolicy::Bounds bounds_;  // of this decision
   Demand demand_;
   SloTracker slo_tracker_;
+  std::optional<PairedPools> pair_;
   Trend trend_;
   StartTimes starts_;
   KnativePolicy knative_;

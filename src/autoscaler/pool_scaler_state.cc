@@ -35,6 +35,10 @@ std::string PoolScaler::state() const {
     w.key("slo");
     slo_tracker_.save(w);
   }
+  if (pair_) {
+    w.key("pair");
+    pair_->save(w);
+  }
   w.end_object();
   return text;
 }
@@ -43,6 +47,7 @@ void PoolScaler::load(StateReader state) {
   if (policy_.rule == PoolPolicy::Rule::kSlo && state.optional("slo") != nullptr) {
     slo_tracker_.load(state.at("slo"));
   }
+  if (pair_ && state.optional("pair") != nullptr) pair_->load(state.at("pair"));
   demand_.load(state.at("demand"));
   trend_.load(state.at("trend"));
   starts_.load(state.at("starts"));

@@ -96,9 +96,9 @@ PairCounts PairScaler::within_ceiling(const Pools& pools, double rate, PairCount
                       .decode = std::clamp(rest / policy_.decode_gpus, 0, policy_.decode_max)};
   };
   if (needed.prefill == 0) return with(0);
-  int least = 1;
-  int most = std::min(policy_.prefill_max,
-                      (policy_.gpus_max - policy_.decode_gpus) / policy_.prefill_gpus);
+  const int rest = policy_.gpus_max - std::max(policy_.decode_min, 1) * policy_.decode_gpus;
+  int most = std::min(policy_.prefill_max, rest / policy_.prefill_gpus);
+  int least = std::min(std::max(policy_.prefill_min, 1), most);
   while (most - least > 1) {
     const int middle = least + (most - least) / 2;
     const PairCounts counts = with(middle);
@@ -162,6 +162,23 @@ PairDecision PairScaler::decide(const PairModel& model, const RequestShape& shap
   decision.first_token_late = pools.first_token_late(rate, target);
   decision.gap_late = pools.gap_late(rate, target);
   return decision;
+}
+
+void PairScaler::save(base::JsonWriter& w) const {
+  w.begin_object().key("prefill").integer(counts_.prefill).key("decode").integer(counts_.decode);
+  w.key("prefill_over_delay");
+  prefill_over_delay_.save(w);
+  w.key("decode_over_delay");
+  decode_over_delay_.save(w);
+  w.key("is_split").boolean(is_split_).key("whole_since_ns").integer(whole_since_ns_).end_object();
+}
+
+void PairScaler::load(const StateReader& state) {
+  counts_ = {.prefill = state.count("prefill"), .decode = state.count("decode")};
+  prefill_over_delay_.load(state.at("prefill_over_delay"));
+  decode_over_delay_.load(state.at("decode_over_delay"));
+  is_split_ = state.boolean("is_split");
+  whole_since_ns_ = state.time("whole_since_ns");
 }
 
 }  // namespace pelton::autoscaler

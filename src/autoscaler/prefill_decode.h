@@ -1,5 +1,5 @@
-// How many replicas compute prompts and how many decode, where these are two pools: both numbers in
-// one decision. Pure; no pool is scaled by it yet (keys and values do not travel between workers).
+// How many replicas compute prompts and how many decode, where requests are split between them:
+// both numbers in one decision. Pure; a pool with PoolPolicy::prefill asks it (paired_pools.h).
 //
 // Each pool is a SloCapacity of its own: prompts without further tokens, for the time to the first
 // one; tokens without prompts, for the gaps. Longer prompts make the first pool larger and leave
@@ -22,6 +22,8 @@
 
 #include "autoscaler/sliding_max.h"
 #include "autoscaler/slo_capacity.h"
+#include "autoscaler/state_json.h"
+#include "base/json_writer.h"
 
 namespace pelton::autoscaler {
 
@@ -67,6 +69,9 @@ class PairScaler {
   // `rate`: requests a second.
   PairDecision decide(const PairModel& model, const RequestShape& shape, double rate,
                       int64_t now_ns);
+
+  void save(base::JsonWriter& w) const;
+  void load(const StateReader& state);
 
  private:
   struct Pools;

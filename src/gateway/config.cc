@@ -456,6 +456,33 @@ Result<void> check_workload(const Table& table, const GatewayConfig& config,
   return {};
 }
 
+// What one role needs is a matter of first tokens, and what the other one does of gaps. Pods of one
+// workload are all alike, so none has a role.
+bool scales_by_both(const PoolConfig& pool) {
+  if (!pool.scaling) return false;
+  const autoscaler::PoolPolicy& policy = pool.scaling->policy;
+  const bool has_both = policy.rule == autoscaler::PoolPolicy::Rule::kSlo &&
+                        policy.slo.first_token_s && policy.slo.gap_s && policy.standby == 0;
+  return has_both &&
+         !(pool.scaling->launch && pool.scaling->launch->kind == LaunchConfig::Kind::kKubernetes);
+}
+
+// Replicas of a pool whose requests are split have two roles.
+Result<void> read_roles(const Table& table, PoolConfig& pool) {
+  if (!pool.scaling) return {};
+  ScalingConfig& scaling = *pool.scaling;
+  if (pool.split.mode == SplitConfig::Mode::kOff) {
+    if (!scaling.prefill_min && !scaling.prefill_max) return {};
+    return table.bad("split",
+                     "is missing: 'prefill_min' and 'prefill_max' of [pool.scale] are of a pool "
+                     "whose requests are split");
+  }
+  scaling.scale_by_roles();
+  const Result<void> sound = scaling.policy.check();
+  if (sound.ok()) return {};
+  return table.bad("scale", "does not fit: " + sound.error().message);
+}
+
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
                          "launch", "tls", "ca_file", "api_key_file", "continue", "region",
@@ -482,8 +509,10 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
                   .pairs = answers_in_pairs(pool.kind),
                   .has_tokenizer = !pool.tokenizer.empty(),
                   .has_key = !config.fleet_key_file.empty(),
-                  .scales = pool.scaling.has_value()},
+                  .scales = pool.scaling.has_value(),
+                  .scales_by_both = scales_by_both(pool)},
                  pool.split));
+  TRY(read_roles(table, pool));
   if (pool.models.empty()) return table.bad("model", "is missing: requests find the pool by it");
   for (const std::string& model : pool.models) {
     if (model.empty() || model.size() > kModelNameMax) {

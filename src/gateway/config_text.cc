@@ -63,6 +63,8 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   out += "\n[pool.scale]\n";
   put(out, "min", fmt::format("{}", policy.replicas_min));
   put(out, "max", fmt::format("{}", policy.replicas_max));
+  if (scaling.prefill_min) put(out, "prefill_min", fmt::format("{}", *scaling.prefill_min));
+  if (scaling.prefill_max) put(out, "prefill_max", fmt::format("{}", *scaling.prefill_max));
   put_text(out, "policy", rule_name(policy.rule));
   if (policy.rule == PoolPolicy::Rule::kSlo) {
     put_number(out, "ttft", policy.slo.first_token_s);

@@ -41,6 +41,7 @@ void write_worker(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("zone").string(row.record.zone).key("region").string(row.record.region);
   w.key("version").string(row.record.version).key("slots").integer(row.record.slots);
   w.key("running").integer(row.load.running).key("waiting").integer(row.load.waiting);
+  w.key("role").string(cluster::worker_role_name(row.role));
   w.key("kv_used").number(row.load.kv_used);
   w.key("requests").integer(row.requests).key("failures").integer(row.failures);
   w.end_object();

@@ -391,6 +391,7 @@ void Relay::note_progress() {
   if (!progressed_) first_ns_ = stalled_ns_;
   if (answer_ns_ == 0) {
     answer_ns_ = stalled_ns_;
+    first_attempted_ns_ = attempted_ns_;
     if (request_.arm) {
       request_.arm->note_first_token(static_cast<double>(answer_ns_ - started_ns_) * 1e-9);
     }

@@ -263,8 +263,9 @@ class Relay final : public WorkerListener,
   bool heard_ = false;    // from the running attempt, since it was looked at
   int64_t heard_ns_ = 0;  // when that was, of Fleet::awake_ns(); within kLookTime
   int64_t attempted_ns_ = 0;
-  int64_t first_ns_ = 0;   // when the running attempt said something first
-  int64_t answer_ns_ = 0;  // when the first one did; 0: nothing has been said
+  int64_t first_attempted_ns_ = 0;  // of the attempt that said the first token
+  int64_t first_ns_ = 0;            // when the running attempt said something first
+  int64_t answer_ns_ = 0;           // when the first one did; 0: nothing has been said
   bool was_paused_ = false;
   bool has_waited_ = false;
   int64_t waiting_since_ns_ = 0;                // 0: it does not wait
@@ -322,7 +323,8 @@ class Relay final : public WorkerListener,
   int watched_ = -1;                    // the attempt that is looked after
   std::string pair_fields_;  // the body that names what another server has; empty: none has it
   bool has_paired_ = false;
-  bool splits_ = false;        // another one is to go on with it
+  bool splits_ = false;                      // another one is to go on with it
+  std::optional<int64_t> split_source_hit_;  // of the prompt, what the first one was to find
   bool counts_found_ = false;  // the end of what runs says what the second one has found
   std::vector<size_t> split_tried_;
 

@@ -199,12 +199,14 @@ void Relay::settle(Fleet::Outcome outcome) {
   ticket->note_output(foreign_ ? foreign_said_ : static_cast<int64_t>(said_count()));
 }
 
-// What the autoscaler counts of it: of answers that one worker has given and no client held up. Of
+// What the autoscaler counts of it: of answers that one worker has given, or two as they were meant
+// to, and no client held up. Of a split one the first worker has computed the prompt. Of
 // several choices each has its rows, and its gaps, at the same time; how much of several prompts
 // was computed is not known, and then no more than what was asked.
 void Relay::note_served() {
   const auto output = static_cast<int64_t>(said_count());
-  if (!request_.gate || foreign_ || attempt_ > 0 || said_.empty() || output == 0 ||
+  const bool is_split = attempt_ == 1 && split_source_hit_.has_value();
+  if (!request_.gate || foreign_ || (attempt_ > 0 && !is_split) || said_.empty() || output == 0 ||
       answer_ns_ == 0 || was_paused_) {
     return;
   }
@@ -213,9 +215,9 @@ void Relay::note_served() {
       said_.size() == 1 ? prompt_tokens_ : std::max(prompt_tokens_, request_.prompt.tokens);
   request_.gate->note_served(
       {.input = prompt,
-       .computed = std::max<int64_t>(prompt - cached_tokens_, 1),
+       .computed = std::max<int64_t>(prompt - (is_split ? *split_source_hit_ : cached_tokens_), 1),
        .output = output,
-       .first_token_s = static_cast<double>(answer_ns_ - attempted_ns_) * 1e-9,
+       .first_token_s = static_cast<double>(answer_ns_ - first_attempted_ns_) * 1e-9,
        .further_s = choices * static_cast<double>(stalled_ns_ - answer_ns_) * 1e-9});
 }
 

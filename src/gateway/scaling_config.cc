@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -304,9 +305,41 @@ std::string_view workload_kind_name(LaunchConfig::Workload workload) {
   return "";
 }
 
+void ScalingConfig::scale_by_roles() {
+  policy.prefill = {.replicas_min = prefill_min.value_or(1),
+                    .replicas_max = prefill_max.value_or(policy.replicas_max)};
+}
+
+namespace {
+
+Result<void> read_prefill(const ConfigTable& table, ScalingConfig& scaling) {
+  const auto read = [&](const char* key, double least, std::optional<int>& count) -> Result<void> {
+    std::optional<double> number;
+    TRY(table.read(key, {least, 10'000}, number));
+    if (number && *number != std::floor(*number)) return table.bad(key, "must be a whole number");
+    if (number) count = static_cast<int>(*number);
+    return {};
+  };
+  TRY(read("prefill_min", 0, scaling.prefill_min));
+  TRY(read("prefill_max", 1, scaling.prefill_max));
+  const int most = scaling.prefill_max.value_or(scaling.policy.replicas_max);
+  const int least = scaling.prefill_min.value_or(1);
+  if (least > most) {
+    return table.bad("prefill_min",
+                     fmt::format("({}) is more than 'prefill_max' ({}{})", least, most,
+                                 scaling.prefill_max ? "" : ", which is 'max'"));
+  }
+  if (scaling.policy.prefill) scaling.scale_by_roles();
+  return {};
+}
+
+}  // namespace
+
 Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   TRY(table.expect_only({"min",
                          "max",
+                         "prefill_min",
+                         "prefill_max",
                          "policy",
                          "ttft",
                          "itl",
@@ -334,6 +367,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   constexpr double kHour_s = 3600;
   TRY(table.read("min", {0, 10'000}, policy.replicas_min));
   TRY(table.read("max", {1, 10'000}, policy.replicas_max));
+  TRY(read_prefill(table, scaling));
   TRY(read_rule(table, policy));
   std::string mode = scaling.is_advised_only ? "advise" : "act";
   TRY(table.read("mode", mode));

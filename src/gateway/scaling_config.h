@@ -63,6 +63,11 @@ struct LaunchConfig {
 
 struct ScalingConfig {
   autoscaler::PoolPolicy policy;
+  // Of those that compute prompts, in a pool with 'split'; the policy's are of the others.
+  std::optional<int> prefill_min;
+  std::optional<int> prefill_max;
+  // Its requests are split: the policy is of two roles.
+  void scale_by_roles();
   bool is_advised_only = false;
   HoldConfig hold;
   std::optional<LaunchConfig> launch;

@@ -67,10 +67,10 @@ Result<void> read_split(const ConfigTable& table, const SplitMeans& means, Split
     return table.bad("split",
                      "means nothing without 'tokenizer', by which prompts' blocks are known");
   }
-  if (means.scales) {
+  if (means.scales && !means.scales_by_both) {
     return table.bad("split",
-                     "is not for pools whose replicas come and go: what they need is counted of "
-                     "whole answers");
+                     "of a pool whose replicas come and go wants policy = \"slo\" of [pool.scale] "
+                     "with 'ttft' and 'itl', without 'standby', and not of pods");
   }
   if (means.has_key) return {};
   return table.bad("split",

@@ -35,8 +35,9 @@ struct SplitMeans {
   bool is_foreign = false;
   bool pairs = false;  // and two of that kind may answer a request together
   bool has_tokenizer = false;
-  bool has_key = false;  // the fleet's
-  bool scales = false;   // its replicas come and go
+  bool has_key = false;         // the fleet's
+  bool scales = false;          // its replicas come and go
+  bool scales_by_both = false;  // by an objective for each role
 };
 // "split" and "handoff" of a [[pool]]. Errors: kBadConfig.
 Result<void> read_split(const ConfigTable& table, const SplitMeans& means, SplitConfig& split);

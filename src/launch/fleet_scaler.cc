@@ -15,6 +15,7 @@ using autoscaler::PoolAnnouncement;
 using autoscaler::PoolDecision;
 using autoscaler::PoolFacts;
 using autoscaler::PoolPhase;
+using autoscaler::PoolPolicy;
 using autoscaler::ReplicaPhase;
 
 constexpr int64_t kDecideAgain_ns = 2'000'000'000;
@@ -69,6 +70,10 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;
+    pool.state.served = pool.served();
+    pool.state.role = !pool.asked.computes_for.empty() ? "prefill"
+                      : pool.asked.policy.prefill      ? "decode"
+                                                       : "";
     pool.state.acts = !pool.asked.is_advised_only;
     if (!pool.is_known) {
       states.push_back(pool.state);
@@ -76,7 +81,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
     }
     const bool changed = follow(pool, launched, now_ns);
     end_overdue(pool, now_ns);
-    if (asked || changed || now_ns >= pool.decide_ns) decide(pool, now_ns);
+    if (is_led(pool) && (asked || changed || now_ns >= pool.decide_ns)) decide(pool, now_ns);
     finish_drains(pool, now_ns);
     release_standby(pool);
     announce(pool, now_ns);
@@ -107,6 +112,13 @@ void FleetScaler::find_unknown() {
   }
 }
 
+const std::string& FleetScaler::served_name(const std::string& pool) const {
+  for (const Pool& one : pools_) {
+    if (one.asked.name == pool) return one.served();
+  }
+  return pool;
+}
+
 // Replicas of pools that nobody scales any more.
 void FleetScaler::stop_strangers(const std::vector<LaunchedReplica>& launched) {
   std::set<ReplicaOrder> strangers;
@@ -127,12 +139,12 @@ void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
   std::vector<ScaledFleet::Address> members;
   for (const LaunchedReplica& one : launched) {
     if (one.state == LaunchedReplica::State::kEnded || one.port == 0) continue;
-    members.push_back({.pool = one.order.pool, .host = one.host, .port = one.port});
+    members.push_back({.pool = served_name(one.order.pool), .host = one.host, .port = one.port});
   }
   std::sort(members.begin(), members.end());
   std::vector<std::string> unknown;
   for (const Pool& pool : pools_) {
-    if (!pool.is_known) unknown.push_back(pool.asked.name);
+    if (!pool.is_known) unknown.push_back(pool.served());
   }
   if (members_set_ && members == members_ && unknown == unknown_) return;
   members_set_ = true;
@@ -143,7 +155,7 @@ void FleetScaler::set_members(const std::vector<LaunchedReplica>& launched) {
 
 bool FleetScaler::follow(Pool& pool, const std::vector<LaunchedReplica>& launched, int64_t now_ns) {
   bool changed = follow_launched(pool, launched, now_ns);
-  const std::vector<ScaledFleet::Worker> workers = fleet_.workers(pool.asked.name);
+  const std::vector<ScaledFleet::Worker> workers = fleet_.workers(pool.served());
   for (auto& [ordinal, replica] : pool.replicas) {
     changed = follow_worker(pool, replica, workers, now_ns) || changed;
   }
@@ -201,7 +213,7 @@ void FleetScaler::note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns) {
   if (replica.phase != Phase::kReady && replica.phase != Phase::kStandby) return;
   replica.phase = Phase::kDraining;
   replica.draining_ns = now_ns;
-  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
+  fleet_.set_draining(pool.at(replica), true);
 }
 
 bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
@@ -301,7 +313,7 @@ void FleetScaler::finish_drains(Pool& pool, int64_t now_ns) {
 }
 
 PoolFacts FleetScaler::facts(Pool& pool) const {
-  PoolFacts facts{.gateways = fleet_.reports(pool.asked.name),
+  PoolFacts facts{.gateways = fleet_.reports(pool.served()),
                   .replicas = {},
                   .slots_assumed = kSlotsAssumed,
                   .service_s_assumed = pool.service_s,
@@ -337,12 +349,47 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
   return facts;
 }
 
+FleetScaler::Pool* FleetScaler::other_role(const Pool& pool) {
+  const auto other = std::ranges::find_if(pools_, [&](const Pool& one) {
+    return pool.asked.computes_for.empty() ? one.asked.computes_for == pool.asked.name
+                                           : one.asked.name == pool.asked.computes_for;
+  });
+  return other == pools_.end() ? nullptr : &*other;
+}
+
+// Whoever decides for it has.
+bool FleetScaler::is_led(const Pool& pool) {
+  if (pool.asked.computes_for.empty()) return true;
+  const Pool* const other = other_role(pool);
+  return other != nullptr && other->is_known;
+}
+
+// One decision says how many there are to be of both roles: it is made of the pool's own replicas,
+// and those that compute prompts follow it.
+void FleetScaler::add_other_role(Pool& pool, PoolFacts& facts, int64_t now_ns) {
+  Pool* const other = other_role(pool);
+  if (other == nullptr) return;
+  const PoolPolicy& policy = pool.asked.policy;
+  if (policy.affordable() < policy.replicas_max + other->asked.policy.replicas_max) {
+    const auto there = std::ssize(pool.replicas) + std::ssize(other->replicas);
+    facts.room = std::max(policy.affordable() - static_cast<int>(there), 0);
+  }
+  if (pool.asked.computes_for.empty()) {
+    facts.prefill = this->facts(*other).replicas;
+    other->decide_ns = now_ns;
+    return;
+  }
+  const PoolDecision& decision = other->state.decision;
+  facts.wanted = decision.desired == 0 ? 0 : decision.terms.roles.pair.counts.prefill;
+}
+
 void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   pool.decide_ns = now_ns + kDecideAgain_ns;
   if (pool.start_again_ns > now_ns) {
     pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
   }
-  const PoolFacts facts = this->facts(pool);
+  PoolFacts facts = this->facts(pool);
+  add_other_role(pool, facts, now_ns);
   const PoolDecision decision = pool.scaler.decide(facts, now_ns);
   record(pool, now_ns, facts, decision);
   if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;
@@ -432,19 +479,19 @@ void FleetScaler::record(const Pool& pool, int64_t now_ns, const PoolFacts& fact
 }
 
 void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t now_ns) {
-  fleet_.retire(pool.asked.name, decision.retirement);
+  if (pool.asked.computes_for.empty()) fleet_.retire(pool.asked.name, decision.retirement);
   for (const std::string& id : decision.recall) {
     Replica* replica = find(pool, id);
     if (replica == nullptr || replica->phase != Phase::kDraining) continue;
     replica->phase = Phase::kReady;
-    fleet_.set_draining({pool.asked.name, replica->host, replica->port}, false);
+    fleet_.set_draining(pool.at(*replica), false);
   }
   for (const std::string& id : decision.drain) {
     Replica* replica = find(pool, id);
     if (replica == nullptr || replica->phase != Phase::kReady) continue;
     replica->phase = Phase::kDraining;
     replica->draining_ns = now_ns;
-    fleet_.set_draining({pool.asked.name, replica->host, replica->port}, true);
+    fleet_.set_draining(pool.at(*replica), true);
   }
   for (const std::string& id : decision.wake) {
     if (Replica* replica = find(pool, id)) wake(pool, *replica, now_ns);
@@ -464,7 +511,7 @@ void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t no
 void FleetScaler::stand_by(Pool& pool, Replica& replica) {
   replica.phase = Phase::kStandby;
   replica.is_released = false;
-  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, true);
+  fleet_.set_draining(pool.at(replica), true);
 }
 
 // Once it has nothing to do: what is still on its way to it would keep the memory.
@@ -474,7 +521,7 @@ void FleetScaler::release_standby(Pool& pool) {
     const ScaledFleet::Worker& worker = replica.worker;
     if (worker.is_silent || worker.open + worker.running + worker.waiting > 0) continue;
     replica.is_released = true;
-    fleet_.release_memory({pool.asked.name, replica.host, replica.port});
+    fleet_.release_memory(pool.at(replica));
   }
 }
 
@@ -484,7 +531,7 @@ void FleetScaler::wake(Pool& pool, Replica& replica, int64_t now_ns) {
   replica.phase = Phase::kReady;
   replica.ready_ns = now_ns;  // it is as young as one that was started: it is not to go at once
   ++pool.state.woken;
-  fleet_.set_draining({pool.asked.name, replica.host, replica.port}, false);
+  fleet_.set_draining(pool.at(replica), false);
 }
 
 int FleetScaler::standby_wanting(const Pool& pool) {
@@ -556,7 +603,7 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
     announced.again_s = std::max(seconds(pool.start_again_ns - now_ns), 0.0);
   }
   state.announcement = announced;
-  fleet_.announce(pool.asked.name, announced);
+  if (pool.asked.computes_for.empty()) fleet_.announce(pool.asked.name, announced);
 }
 
 }  // namespace pelton::launch

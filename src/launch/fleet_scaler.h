@@ -72,6 +72,9 @@ class ScaledFleet {
 struct ScaledPool {
   std::string name;
   autoscaler::PoolPolicy policy;
+  // Of replicas that compute prompts for another pool's, which has PoolPolicy::prefill: that one,
+  // which is the gateways' and stands before this one. Empty: they are of no other.
+  std::string computes_for = {};
   double start_s = 30;           // of a replica, until one has been seen
   double progress_s = 120;       // a start that does not advance for so long is ended
   double stop_grace_s = 30;      // for what a draining replica still does
@@ -103,6 +106,10 @@ class FleetScaler {
   // Any thread.
   struct PoolState {
     std::string pool;
+    // As gateways and metrics call it: of replicas that compute prompts for another pool's, that
+    // one. `role`: "prefill", "decode"; empty: each does the whole of a request.
+    std::string served;
+    std::string role;
     autoscaler::PoolAnnouncement announcement;
     autoscaler::PoolDecision decision;  // the last
     int starting = 0;
@@ -138,6 +145,13 @@ class FleetScaler {
   };
   struct Pool {
     explicit Pool(const ScaledPool& pool) : asked(pool), scaler(pool.policy) {}
+    // As gateways call it.
+    const std::string& served() const {
+      return asked.computes_for.empty() ? asked.name : asked.computes_for;
+    }
+    ScaledFleet::Address at(const Replica& replica) const {
+      return {served(), replica.host, replica.port};
+    }
     const ScaledPool asked;
     autoscaler::PoolScaler scaler;
     std::map<int, Replica> replicas;  // by ordinal
@@ -178,6 +192,11 @@ class FleetScaler {
   void wake(Pool& pool, Replica& replica, int64_t now_ns);
   static int standby_wanting(const Pool& pool);
   autoscaler::PoolFacts facts(Pool& pool) const;
+  // That has the replicas of the other role; null: it has but one.
+  Pool* other_role(const Pool& pool);
+  bool is_led(const Pool& pool);
+  void add_other_role(Pool& pool, autoscaler::PoolFacts& facts, int64_t now_ns);
+  const std::string& served_name(const std::string& pool) const;
   void announce(Pool& pool, int64_t now_ns);
   static Replica* find(Pool& pool, std::string_view id);
 

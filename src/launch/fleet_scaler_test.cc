@@ -13,22 +13,24 @@ using autoscaler::PoolPhase;
 using State = LaunchedReplica::State;
 
 constexpr int64_t kSecond_ns = 1'000'000'000;
+constexpr int kPrefillPlace = 50;
 
 class PlayedLauncher final : public Launcher {
  public:
   explicit PlayedLauncher(const base::Clock& clock) : clock_(clock) {}
   Result<void> start(const ReplicaOrder& order) override {
     orders.push_back(order);
-    replicas[order.ordinal] = {.order = order,
-                               .port = 100 + order.ordinal,
-                               .ordered_ns = clock_.now_ns(),
-                               .progress_ns = clock_.now_ns()};
-    replicas[order.ordinal].host = "h";
+    const int place = place_of(order);
+    replicas[place] = {.order = order,
+                       .port = 100 + place,
+                       .ordered_ns = clock_.now_ns(),
+                       .progress_ns = clock_.now_ns()};
+    replicas[place].host = "h";
     return {};
   }
   void stop(const ReplicaOrder& order, std::chrono::milliseconds /*grace*/) override {
     stopped.push_back(order);
-    end(order.ordinal, "stopped");
+    end(place_of(order), "stopped");
   }
   std::vector<LaunchedReplica> list() override {
     std::vector<LaunchedReplica> all;
@@ -37,6 +39,15 @@ class PlayedLauncher final : public Launcher {
   }
   uint64_t newest_token() const override { return newest; }
   bool is_known(const std::string& /*pool*/) const override { return known; }
+  // Those that compute prompts have places of their own.
+  static int place_of(const ReplicaOrder& order) {
+    return order.ordinal + (order.pool == "p:prefill" ? kPrefillPlace : 0);
+  }
+  int running(const std::string& pool) const {
+    return static_cast<int>(std::ranges::count_if(replicas, [&](const auto& one) {
+      return one.second.order.pool == pool && one.second.state != State::kEnded;
+    }));
+  }
   void end(int ordinal, const std::string& how) {
     replicas[ordinal].state = State::kEnded;
     replicas[ordinal].ended = how;
@@ -109,6 +120,59 @@ class FleetScalerTest : public testing::Test {
                                             clock_, log_);
     scaler_->turn(false);
   }
+  // Of two roles, at most so many of each.
+  static std::vector<ScaledPool> roles(int most) {
+    ScaledPool decode{.name = "p"};
+    decode.policy.rule = autoscaler::PoolPolicy::Rule::kSlo;
+    decode.policy.slo = {.first_token_s = 0.5, .gap_s = 0.05};
+    decode.policy.replicas_max = most;
+    decode.policy.window_s = 10;
+    decode.policy.idle_to_zero_s = 20;
+    ScaledPool prefill = decode;
+    decode.policy.prefill = {{.replicas_min = 1, .replicas_max = most}};
+    prefill.name = "p:prefill";
+    prefill.computes_for = "p";
+    return {decode, prefill};
+  }
+  void scale_roles(int most) {
+    scaler_ = std::make_unique<FleetScaler>(roles(most), launcher_, fleet_, clock_, log_);
+    scaler_->turn(false);
+  }
+  // All that runs is ready, and says what its steps cost.
+  void all_ready() {
+    fleet_.known.clear();
+    for (const auto& [place, one] : launcher_.replicas) {
+      if (one.state == State::kEnded) continue;
+      fleet_.known.push_back({.host = "h",
+                              .port = one.port,
+                              .is_ready = true,
+                              .slots = 16,
+                              .model = {.fixed_s = 0.005,
+                                        .prefill_token_s = 20e-6,
+                                        .row_s = 0.1e-3,
+                                        .slots = 16,
+                                        .step_tokens = 4096}});
+    }
+    scaler_->turn(true);
+  }
+  // For so long, so many a second.
+  void serve_for(int seconds, int rate, int prompt) {
+    for (int i = 0; i < seconds; ++i) {
+      fleet_.report.requests += rate;
+      fleet_.report.finished += rate;
+      fleet_.report.in_service_s += rate;
+      fleet_.report.in_service = rate;
+      for (int one = 0; one < rate; ++one) {
+        fleet_.report.served.add({.input = prompt,
+                                  .computed = prompt,
+                                  .output = 100,
+                                  .first_token_s = 0.1,
+                                  .further_s = 1});
+      }
+      pass(1);
+      all_ready();
+    }
+  }
   void hold(int count) {
     fleet_.report.requests += count;
     fleet_.report.held += count;
@@ -136,6 +200,73 @@ class FleetScalerTest : public testing::Test {
   PlayedFleet fleet_{clock_};
   std::unique_ptr<FleetScaler> scaler_;
 };
+
+TEST_F(FleetScalerTest, TwoRolesComeAndGoAsOne) {
+  scale_roles(20);
+  EXPECT_TRUE(launcher_.orders.empty());
+  hold(3);
+  scaler_->turn(true);
+  ASSERT_EQ(launcher_.orders.size(), 2u) << "in one turn";
+  EXPECT_EQ(launcher_.orders[0].pool, "p");
+  EXPECT_EQ(launcher_.orders[1].pool, "p:prefill");
+  ASSERT_EQ(fleet_.members.size(), 0u);
+  pass(1);
+  ASSERT_EQ(fleet_.members.size(), 2u);
+  EXPECT_EQ(fleet_.members[0].pool, "p") << "gateways know one pool";
+  EXPECT_EQ(fleet_.members[1].pool, "p");
+  all_ready();
+  serve();
+  serve_for(20, 200, 3000);
+  EXPECT_GT(launcher_.running("p:prefill"), 5);
+  EXPECT_GT(launcher_.running("p"), 1);
+  const int decode = launcher_.running("p");
+  serve_for(20, 200, 6000);
+  EXPECT_GT(launcher_.running("p:prefill"), 10);
+  EXPECT_EQ(launcher_.running("p"), decode);
+  // One that computes prompts is lost: another one takes its place, of its role.
+  launcher_.end(kPrefillPlace, "ended by signal 9");
+  launcher_.orders.clear();
+  pass(1);
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  EXPECT_EQ(launcher_.orders[0].pool, "p:prefill");
+  all_ready();
+  // Nobody asks any more: the pool retires, and those that compute prompts go with it.
+  fleet_.report.in_service = 0;
+  pass(400);
+  EXPECT_EQ(launcher_.running("p"), 0);
+  EXPECT_EQ(launcher_.running("p:prefill"), 0);
+  EXPECT_EQ(fleet_.announced.phase, PoolPhase::kCold);
+}
+
+// Both roles' memories: whoever takes over orders nothing that is there, and decides alike.
+TEST_F(FleetScalerTest, WhoTakesOverTwoRolesDecidesAlike) {
+  scale_roles(20);
+  hold(3);
+  scaler_->turn(true);
+  pass(1);
+  all_ready();
+  serve();
+  serve_for(20, 200, 3000);
+  serve_for(4, 5, 200);  // less for a while: the delay is what is remembered
+  const std::vector<FleetScaler::Memory> memories = scaler_->memories();
+  ASSERT_EQ(memories.size(), 2u);
+  FleetScaler other(roles(20), launcher_, fleet_, clock_, log_, nullptr, 9);
+  for (const FleetScaler::Memory& one : memories) ASSERT_TRUE(other.remember(one).ok());
+  FleetScaler forgetful(roles(20), launcher_, fleet_, clock_, log_, nullptr, 9);
+  const size_t before = launcher_.orders.size();
+  other.turn(false);
+  forgetful.turn(false);
+  scaler_->turn(true);
+  EXPECT_EQ(launcher_.orders.size(), before) << "nothing is started beside what is there";
+  ASSERT_EQ(other.states().size(), 2u);
+  for (const size_t role : {0u, 1u}) {
+    const auto& now = other.states()[role].decision;
+    EXPECT_EQ(now.text(), scaler_->states()[role].decision.text());
+    EXPECT_EQ(now.desired, scaler_->states()[role].decision.desired);
+  }
+  EXPECT_GT(other.states()[1].decision.desired, 5) << "as it was needed lately";
+  EXPECT_LT(forgetful.states()[1].decision.desired, 5) << "one that knows nothing of it";
+}
 
 // What runs may be a whole fleet: nothing is started beside it before it is seen.
 TEST_F(FleetScalerTest, NothingIsDecidedBeforeItIsKnownWhatRuns) {

@@ -14,6 +14,7 @@ using telemetry::PrometheusText;
 
 void write_state(base::JsonWriter& w, const State& state) {
   w.begin_object().key("pool").string(state.pool);
+  if (!state.role.empty()) w.key("served").string(state.served).key("role").string(state.role);
   w.key("state").string(autoscaler::pool_phase_name(state.announcement.phase));
   w.key("eta_s").number(state.announcement.eta_s);
   w.key("failure").string(state.announcement.failure);
@@ -28,6 +29,38 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("lost").integer(state.lost).key("terms");
   autoscaler::write_terms(w, state.decision.terms);
   w.end_object();
+}
+
+// A pool whose requests are split has its replicas by role.
+PrometheusText::Labels labels_of(const State& state) {
+  if (state.role.empty()) return {{"pool", state.pool}};
+  return {{"pool", state.served}, {"role", state.role}};
+}
+
+// Of pools of two roles: by both.
+void add_role_metrics(std::span<const State> states, PrometheusText& text) {
+  const auto add = [&](const char* name, const char* help, auto value) {
+    text.family(name, PrometheusText::Type::kGauge, help);
+    for (const State& state : states) {
+      const autoscaler::PoolDecision::Roles& roles = state.decision.terms.roles;
+      if (!roles.is_paired) continue;
+      for (const std::string_view role : {"prefill", "decode"}) {
+        text.sample({{"pool", state.served}, {"role", role}},
+                    static_cast<double>(value(roles.pair, role == "prefill")));
+      }
+    }
+  };
+  add("pelton_autoscaler_needed_replicas",
+      "Replicas of a role that would keep its share of the objective, whatever the limits allow.",
+      [](const autoscaler::PairDecision& pair, bool is_prefill) {
+        return is_prefill ? pair.needed.prefill : pair.needed.decode;
+      });
+  add("pelton_autoscaler_lateness_ratio",
+      "Forecast for the replicas that there should be, over the objective: of first tokens "
+      "(prefill) and of gaps (decode); 1000000 and more: they do not keep up.",
+      [](const autoscaler::PairDecision& pair, bool is_prefill) {
+        return is_prefill ? pair.first_token_late : pair.gap_late;
+      });
 }
 
 }  // namespace
@@ -67,7 +100,7 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
   const auto add = [&](const char* name, PrometheusText::Type type, const char* help, auto value) {
     text.family(name, type, help);
     for (const State& state : states) {
-      text.sample({{"pool", state.pool}}, static_cast<double>(value(state)));
+      text.sample(labels_of(state), static_cast<double>(value(state)));
     }
   };
   constexpr auto kGauge = PrometheusText::Type::kGauge;
@@ -105,6 +138,7 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
       [](const State& one) { return one.decision.terms.slo.gap_s; });
   add("pelton_autoscaler_alarm", kGauge, "1: facts are missing, old or impossible.",
       [](const State& one) { return one.decision.alarm ? 1 : 0; });
+  add_role_metrics(states, text);
 }
 
 net::HttpResponse scaler_answer(const net::HttpRequest& request, std::span<const State> states) {

@@ -50,7 +50,7 @@ size_t index_bytes(const SimulationOptions& options) {
 }  // namespace
 
 int replicas_max(const SimulationOptions& options) {
-  return options.autoscaling ? options.autoscaling->policy.replicas_max : options.replica_count;
+  return options.autoscaling ? options.autoscaling->replicas_max() : options.replica_count;
 }
 
 std::vector<TokenId> prompt_of(const workload::Turn& turn, std::vector<TokenId> history,
@@ -102,9 +102,11 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
   if (options.replica.paths.links_peers()) {
     links_.emplace(states_.size(), options.replica.paths.link.bytes_per_s);
   }
-  for (size_t i = 0; options.prefill_replicas > 0 && i < states_.size(); ++i) {
-    states_[i].role = std::cmp_less(i, options.prefill_replicas) ? cluster::WorkerRole::kPrefill
-                                                                 : cluster::WorkerRole::kDecode;
+  const int prefill = options.autoscaling ? options.autoscaling->prefill_max()  // places
+                                          : options.prefill_replicas;
+  for (size_t i = 0; prefill > 0 && i < states_.size(); ++i) {
+    states_[i].role =
+        std::cmp_less(i, prefill) ? cluster::WorkerRole::kPrefill : cluster::WorkerRole::kDecode;
   }
   heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
@@ -374,14 +376,17 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   sent.replica = dispatchers_[gateway]->choose(states, asked);
   if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
   sent.sent_ns = now_ns;
+  sent.source_hit_tokens = -1;
   sent.predicted_s = dispatchers_[gateway]->predicted_s();
   if (control_) control_->note_sent(now_ns);
   if (options_.zones > 1) note_zone(gateway, static_cast<size_t>(sent.replica));
   const int decoder = dispatchers_[gateway]->chosen().decoder;
+  const int64_t hit_tokens = dispatchers_[gateway]->chosen().hit_tokens;
   sent.leg = submit(now_ns, request, sent.replica, Leg::Kind::kWhole);
   if (sent.leg < 0) return fail(now_ns, request, why_not_);
   sent.splits = decoder >= 0;
   if (!sent.splits) return;
+  sent.source_hit_tokens = hit_tokens;
   ++result_.travel.split;
   fetch_ahead(now_ns, request, decoder);
 }
@@ -511,11 +516,14 @@ void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {
   finish(now_ns, request);
 }
 
-// As gateways count it (autoscaler/served_sums.h).
+// As gateways count it (autoscaler/served_sums.h): of a split answer who goes on finds the prompt,
+// and the first one has computed it.
 void Fleet::note_served(const report::RequestRecord& record, const Request& request) {
+  const int64_t found =
+      request.source_hit_tokens >= 0 ? request.source_hit_tokens : record.cached_tokens;
   control_->note_served(
       {.input = record.input_tokens,
-       .computed = std::max<int64_t>(record.input_tokens - record.cached_tokens, 1),
+       .computed = std::max<int64_t>(record.input_tokens - found, 1),
        .output = std::max<int64_t>(record.output_tokens, 1),
        .first_token_s = static_cast<double>(record.first_byte_ns - request.sent_ns) * 1e-9,
        .further_s = static_cast<double>(record.end_ns - record.first_byte_ns) * 1e-9});

@@ -85,9 +85,10 @@ struct Request {
   int64_t warm_up = -1;          // the leg that computes what was said
   int64_t warm_up_ns = 0;        // since when
   int decoders_tried = 0;
-  int64_t cut_ns = -1;          // it was handed over and has said nothing since
-  std::vector<TokenId> prompt;  // whole, until it is done: a retry sends it again
-  std::vector<TokenId> answer;  // kept where another turn follows
+  int64_t source_hit_tokens = -1;  // of its prompt, at who computed it; -1: it was not split
+  int64_t cut_ns = -1;             // it was handed over and has said nothing since
+  std::vector<TokenId> prompt;     // whole, until it is done: a retry sends it again
+  std::vector<TokenId> answer;     // kept where another turn follows
 };
 
 // What a replica was asked for a request's sake.

@@ -19,8 +19,10 @@ void Fleet::send_held(int64_t now_ns) {
   while (!held_.empty()) {
     for (size_t i = 0; i < states_.size(); ++i) observe(i);
     free_states_ = states_;
+    // Those that only compute prompts answer nobody, and have a line of their own.
     bool any = false;
     for (ReplicaState& one : free_states_) {
+      if (!cluster::decodes(one.role)) continue;
       one.is_up = one.is_up && one.running + one.queued < one.slots;
       any = any || one.is_up;
     }

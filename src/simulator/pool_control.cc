@@ -46,6 +46,11 @@ Result<void> Autoscaling::check() const {
     return bad("replicas",
                fmt::format("replicas at the beginning must be 0 to {}", policy.replicas_max));
   }
+  if (prefill_replicas < 0 || prefill_replicas > prefill_max()) {
+    return bad("prefill_replicas",
+               fmt::format("of those that compute prompts 0 to {} must be ready at the beginning",
+                           prefill_max()));
+  }
   // Not below the clock's resolution, and not nothing at all: that a start takes time is the point.
   if (!(start_seconds() >= 1e-3 && start_seconds() <= kDay_s)) {
     return bad("start_seconds", "a start must take 0.001 to 86400 seconds");
@@ -64,20 +69,38 @@ Result<void> Autoscaling::check() const {
 }
 
 PoolControl::PoolControl(const Options& options)
-    : options_(options),
-      scaler_(options.asked.policy),
-      replicas_(static_cast<size_t>(options.asked.policy.replicas_max)) {
+    : options_(options), replicas_(static_cast<size_t>(options.asked.replicas_max())) {
   report_.gateway = "gateway";
   report_.incarnation = 1;
-  for (int i = 0; i < options.asked.replicas; ++i) {
-    // They were there before: their age keeps none of them from going.
-    Replica& one = replicas_[static_cast<size_t>(i)];
-    one = {.phase = Phase::kReady, .ready_ns = -3'600'000'000'000};
-    one.id = id_of(one);
+  const Autoscaling& asked = options.asked;
+  const auto prefill_max = static_cast<size_t>(asked.prefill_max());
+  sides_.reserve(2);
+  sides_.emplace_back(asked.policy, asked.pool, prefill_max, replicas_.size());
+  if (prefill_max > 0) {  // as apps/scaled_pools.cc makes it
+    autoscaler::PoolPolicy policy = asked.policy;
+    policy.replicas_min = 0;
+    policy.replicas_max = asked.prefill_max();
+    policy.prefill.reset();
+    policy.schedules.clear();
+    sides_.emplace_back(policy, asked.pool + ":prefill", 0, prefill_max);
   }
-  most_ = options.asked.replicas;
-  if (!options_.asked.record) return;
-  options_.asked.record(autoscaler::begin_line(options_.asked.pool, options_.asked.policy, {}));
+  const auto stood = [&](size_t begin, int count) {
+    for (size_t i = begin; i < begin + static_cast<size_t>(count); ++i) {
+      // They were there before: their age keeps none of them from going.
+      replicas_[i] = {.phase = Phase::kReady, .ready_ns = -3'600'000'000'000};
+      replicas_[i].id = id_of(replicas_[i]);
+    }
+  };
+  stood(prefill_max, asked.replicas);
+  stood(0, asked.prefill_replicas);
+  most_ = asked.replicas + asked.prefill_replicas;
+  if (!asked.record) return;
+  for (const Side& side : sides_) asked.record(autoscaler::begin_line(side.pool, side.policy, {}));
+}
+
+PoolControl::Side& PoolControl::side_of(const Replica& replica) {
+  const auto place = static_cast<size_t>(&replica - replicas_.data());
+  return place < sides_.front().begin ? sides_.back() : sides_.front();
 }
 
 void PoolControl::pass(int64_t now_ns) {
@@ -131,7 +154,36 @@ size_t PoolControl::place_of(const std::string& id) const {
   return place;
 }
 
-autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const ReplicaState> replicas) {
+autoscaler::ReplicaFacts PoolControl::facts_of(size_t place, int64_t now_ns,
+                                               const ReplicaState& state) const {
+  const Replica& one = replicas_[place];
+  auto phase = one.phase == Phase::kReady     ? autoscaler::ReplicaPhase::kReady
+               : one.phase == Phase::kStandby ? autoscaler::ReplicaPhase::kStandby
+                                              : autoscaler::ReplicaPhase::kDraining;
+  int64_t progress_ns = one.ordered_ns;
+  if (one.phase == Phase::kOrdered) {
+    const auto ended = std::upper_bound(one.progress_ns.begin(), one.progress_ns.end(), now_ns);
+    const bool is_first = ended == one.progress_ns.begin() && !one.progress_ns.empty();
+    phase = is_first ? autoscaler::ReplicaPhase::kOrdered : autoscaler::ReplicaPhase::kStarting;
+    if (ended != one.progress_ns.begin()) progress_ns = *std::prev(ended);
+  }
+  return {.id = one.id,
+          .phase = phase,
+          .ordered_ns = one.ordered_ns,
+          .progress_ns = progress_ns,
+          // Nobody knows beforehand when one will be.
+          .ready_ns = one.phase == Phase::kOrdered ? 0 : one.ready_ns,
+          .slots = options_.slots,
+          .running = state.running,
+          .waiting = state.queued,
+          .kv_used = state.kv_used,
+          .model = options_.model,
+          .stands_by = one.phase == Phase::kOrdered && one.stands_by};
+}
+
+// As launch/fleet_scaler gathers them.
+autoscaler::PoolFacts PoolControl::facts(const Side& side, int64_t now_ns,
+                                         std::span<const ReplicaState> replicas) {
   pass(now_ns);
   ++report_.sequence;
   report_.held = held_;
@@ -142,35 +194,23 @@ autoscaler::PoolFacts PoolControl::facts(int64_t now_ns, std::span<const Replica
                               .slots_assumed = options_.slots,
                               .service_s_assumed = options_.service_s_assumed,
                               .start_s_assumed = options_.asked.start_seconds(),
-                              .start_again_ns = start_again_ns_,
+                              .start_again_ns = side.start_again_ns,
                               .unix_s = options_.asked.begin_unix_s + now_ns / 1'000'000'000};
-  facts.replicas.reserve(replicas_.size());
+  facts.replicas.reserve(side.end - side.begin);
+  int there = 0;
   for (size_t i = 0; i < replicas_.size(); ++i) {
-    const Replica& one = replicas_[i];
-    if (one.phase == Phase::kGone) continue;
-    auto phase = one.phase == Phase::kReady     ? autoscaler::ReplicaPhase::kReady
-                 : one.phase == Phase::kStandby ? autoscaler::ReplicaPhase::kStandby
-                                                : autoscaler::ReplicaPhase::kDraining;
-    int64_t progress_ns = one.ordered_ns;
-    if (one.phase == Phase::kOrdered) {
-      const auto ended = std::upper_bound(one.progress_ns.begin(), one.progress_ns.end(), now_ns);
-      const bool is_first = ended == one.progress_ns.begin() && !one.progress_ns.empty();
-      phase = is_first ? autoscaler::ReplicaPhase::kOrdered : autoscaler::ReplicaPhase::kStarting;
-      if (ended != one.progress_ns.begin()) progress_ns = *std::prev(ended);
-    }
-    facts.replicas.push_back({.id = one.id,
-                              .phase = phase,
-                              .ordered_ns = one.ordered_ns,
-                              .progress_ns = progress_ns,
-                              // Nobody knows beforehand when one will be.
-                              .ready_ns = one.phase == Phase::kOrdered ? 0 : one.ready_ns,
-                              .slots = options_.slots,
-                              .running = replicas[i].running,
-                              .waiting = replicas[i].queued,
-                              .kv_used = replicas[i].kv_used,
-                              .model = options_.model,
-                              .stands_by = one.phase == Phase::kOrdered && one.stands_by});
+    if (replicas_[i].phase == Phase::kGone) continue;
+    ++there;
+    const bool is_its_own = i >= side.begin && i < side.end;
+    if (!is_its_own && &side != &sides_.front()) continue;
+    (is_its_own ? facts.replicas : facts.prefill).push_back(facts_of(i, now_ns, replicas[i]));
   }
+  if (sides_.size() == 1) return facts;
+  const int most = options_.asked.policy.affordable();
+  if (most < replicas_max()) facts.room = std::max(most - there, 0);
+  if (&side == &sides_.front()) return facts;
+  const autoscaler::PoolDecision& led_by = sides_.front().decision;
+  facts.wanted = led_by.desired == 0 ? 0 : led_by.terms.roles.pair.counts.prefill;
   return facts;
 }
 
@@ -205,13 +245,13 @@ int64_t PoolControl::order(Replica& replica, int64_t now_ns) {
 }
 
 // As launch/fleet_scaler does: 1 s until the next attempt, then twice as long each time, to 60 s.
-void PoolControl::note_failed_start(int64_t now_ns) {
+void PoolControl::note_failed_start(Side& side, int64_t now_ns) {
   constexpr double kAgainMax_s = 60;
   constexpr int kFailuresMax = 16;
   ++failed_starts_;
-  failures_ = std::min(failures_ + 1, kFailuresMax);
-  const double again_s = std::min(std::ldexp(1.0, failures_ - 1), kAgainMax_s);
-  start_again_ns_ = now_ns + static_cast<int64_t>(again_s * 1e9);
+  side.failures = std::min(side.failures + 1, kFailuresMax);
+  const double again_s = std::min(std::ldexp(1.0, side.failures - 1), kAgainMax_s);
+  side.start_again_ns = now_ns + static_cast<int64_t>(again_s * 1e9);
 }
 
 void PoolControl::begin_fault(const Fault& fault) {
@@ -227,30 +267,38 @@ void PoolControl::end_fault(const Fault& fault) {
 
 std::vector<PoolControl::Start> PoolControl::decide(int64_t now_ns,
                                                     std::span<const ReplicaState> replicas) {
-  autoscaler::PoolFacts known = facts(now_ns, replicas);
-  autoscaler::PoolDecision decision;
-  if (!options_.asked.record) {
-    decision = scaler_.decide(std::move(known), now_ns);
-  } else {
-    decision = scaler_.decide(known, now_ns);
-    options_.asked.record(autoscaler::decision_line(options_.asked.pool, now_ns, known, decision));
-  }
-  report_.holds_for = decision.retirement;
-  carry_out(decision, now_ns);
   std::vector<Start> starts;
-  for (size_t i = 0; i < replicas_.size() && std::ssize(starts) < decision.start; ++i) {
+  for (Side& side : sides_) decide(side, now_ns, replicas, starts);
+  note_sample(now_ns);
+  return starts;
+}
+
+void PoolControl::decide(Side& side, int64_t now_ns, std::span<const ReplicaState> replicas,
+                         std::vector<Start>& starts) {
+  autoscaler::PoolFacts known = facts(side, now_ns, replicas);
+  if (!options_.asked.record) {
+    side.decision = side.scaler.decide(std::move(known), now_ns);
+  } else {
+    side.decision = side.scaler.decide(known, now_ns);
+    options_.asked.record(autoscaler::decision_line(side.pool, now_ns, known, side.decision));
+  }
+  const autoscaler::PoolDecision& decision = side.decision;
+  if (&side == &sides_.front()) report_.holds_for = decision.retirement;
+  carry_out(decision, now_ns);
+  int started = 0;
+  for (size_t i = side.begin; i < side.end && started < decision.start; ++i) {
     if (replicas_[i].phase != Phase::kGone) continue;
     if (stock_outs_ > 0) {
-      note_failed_start(now_ns);
+      note_failed_start(side, now_ns);
       break;
     }
-    const bool stands_by = std::ssize(starts) >= decision.start - decision.start_standby;
+    const bool stands_by = started >= decision.start - decision.start_standby;
     starts.push_back({static_cast<int>(i), order(replicas_[i], now_ns)});
     replicas_[i].stands_by = stands_by;
+    ++started;
   }
-  note_direction(decision, static_cast<int>(starts.size()));
-  note_history(now_ns, decision, static_cast<int>(starts.size()));
-  return starts;
+  note_direction(side, started);
+  note_step(now_ns, side, started);
 }
 
 void PoolControl::carry_out(const autoscaler::PoolDecision& decision, int64_t now_ns) {
@@ -272,43 +320,50 @@ int PoolControl::standby() const {
   }));
 }
 
-void PoolControl::note_direction(const autoscaler::PoolDecision& decision, int started) {
+void PoolControl::note_direction(Side& side, int started) {
+  const autoscaler::PoolDecision& decision = side.decision;
   const auto present = std::count_if(replicas_.begin(), replicas_.end(),
                                      [](const Replica& one) { return one.phase != Phase::kGone; });
   most_ = std::max(most_, static_cast<int>(present));
   const bool up =
       started > decision.start_standby || !decision.recall.empty() || !decision.wake.empty();
   const int direction = up ? 1 : decision.drain.empty() ? 0 : -1;
-  if (direction == 0 || direction == direction_) return;
-  if (direction_ != 0) ++direction_changes_;
-  direction_ = direction;
+  if (direction == 0 || direction == side.direction) return;
+  if (side.direction != 0) ++direction_changes_;
+  side.direction = direction;
 }
 
-void PoolControl::note_history(int64_t now_ns, const autoscaler::PoolDecision& decision,
-                               int started) {
+// Of all roles together, once they have been decided on.
+void PoolControl::note_sample(int64_t now_ns) {
   ScalingSample sample{.at_s = seconds(now_ns),
                        .requests = report_.requests,
                        .held = held_,
                        .in_service = in_service_,
-                       .desired = decision.desired};
+                       .prefill_ready = prefill_ready()};
+  for (const Side& side : sides_) sample.desired += side.decision.desired;
+  if (sides_.size() > 1) sample.prefill_desired = sides_.back().decision.desired;
   for (const Replica& one : replicas_) {
     sample.starting += one.phase == Phase::kOrdered ? 1 : 0;
     sample.ready += one.phase == Phase::kReady ? 1 : 0;
     sample.draining += one.phase == Phase::kDraining ? 1 : 0;
   }
   history_.note(sample);
+}
+
+void PoolControl::note_step(int64_t now_ns, const Side& side, int started) {
+  const autoscaler::PoolDecision& decision = side.decision;
   const int failed = stock_outs_ > 0 ? decision.start - started : 0;
   const bool changes = started > 0 || failed > 0 || !decision.recall.empty() ||
                        !decision.drain.empty() || !decision.wake.empty() ||
                        !decision.dismiss.empty();
   if (!changes) return;
-  history_.note({.at_s = sample.at_s,
+  history_.note({.at_s = seconds(now_ns),
                  .desired = decision.desired,
                  .started = started,
                  .not_started = failed,
                  .recalled = static_cast<int>(decision.recall.size()),
                  .drained = static_cast<int>(decision.drain.size()),
-                 .text = decision.text()});
+                 .text = (&side == &sides_.front() ? "" : "prefill: ") + decision.text()});
 }
 
 bool PoolControl::become_ready(int replica, int64_t now_ns) {
@@ -318,7 +373,7 @@ bool PoolControl::become_ready(int replica, int64_t now_ns) {
     note_died(replica, now_ns);
     return false;
   }
-  failures_ = 0;
+  side_of(one).failures = 0;
   one.phase = one.stands_by ? Phase::kStandby : Phase::kReady;
   return true;
 }
@@ -339,14 +394,31 @@ void PoolControl::end(Replica& one, int64_t now_ns) {
 }
 
 void PoolControl::note_died(int replica, int64_t now_ns) {
-  if (phase(replica) == Phase::kOrdered) note_failed_start(now_ns);
-  end(replicas_[static_cast<size_t>(replica)], now_ns);
+  Replica& one = replicas_[static_cast<size_t>(replica)];
+  if (one.phase == Phase::kOrdered) note_failed_start(side_of(one), now_ns);
+  end(one, now_ns);
 }
 
+// Those that only compute prompts answer nobody.
 bool PoolControl::empty() const {
-  return std::none_of(replicas_.begin(), replicas_.end(), [](const Replica& one) {
+  const auto first = replicas_.begin() + static_cast<std::ptrdiff_t>(sides_.front().begin);
+  return std::none_of(first, replicas_.end(), [](const Replica& one) {
     return (one.phase == Phase::kOrdered && !one.stands_by) || one.phase == Phase::kReady;
   });
+}
+
+int PoolControl::ready_between(size_t begin, size_t end) const {
+  const auto ready = [](const Replica& one) { return one.phase == Phase::kReady; };
+  return static_cast<int>(
+      std::ranges::count_if(std::span(replicas_).subspan(begin, end - begin), ready));
+}
+
+int PoolControl::ready() const {
+  return ready_between(sides_.front().begin, sides_.front().end);
+}
+
+int PoolControl::prefill_ready() const {
+  return ready_between(0, sides_.front().begin);
 }
 
 double PoolControl::replica_seconds(int64_t now_ns) const {

@@ -2,6 +2,9 @@
 // autoscaler (autoscaler/pool_scaler.h) how many replicas there should be, and keeps the phases of
 // those that start and stop. Owned by the simulation; one thread.
 //
+// Of a pool whose requests are split it scales both roles, by the one decision: the first places
+// are those of replicas that compute prompts, the others of those that go on with answers.
+//
 // While it scales, requests that find no free slot wait in the gateway and go to the first replica
 // that has one: a request given to a busy replica could not profit of one that becomes ready.
 #pragma once
@@ -11,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autoscaler/pool_scaler.h"
@@ -34,6 +38,7 @@ struct Autoscaling {
   double start_s = 30;             // from its order until a replica is ready
   std::vector<StartPhase> phases;  // of that; none: one of start_s
   int replicas = 1;                // ready at the beginning
+  int prefill_replicas = 0;        // likewise, of those that compute prompts
   double tick_s = 2;
   // Of requests that no replica has a free slot for.
   int held_max = INT32_MAX;
@@ -44,6 +49,9 @@ struct Autoscaling {
   std::function<void(std::string_view line)> record;
   std::string pool = "simulated";
 
+  // Of both roles, at most; those that compute prompts come first.
+  int prefill_max() const { return policy.prefill ? policy.prefill->replicas_max : 0; }
+  int replicas_max() const { return prefill_max() + policy.replicas_max; }
   // Of a start, by its phases' medians.
   double start_seconds() const;
   // Errors: kInvalidArgument.
@@ -102,8 +110,11 @@ class PoolControl {
   int in_service() const { return in_service_; }
   // None serves and none comes to: whatever waits is in nobody's hands until the next decision.
   bool empty() const;
+  // Ready now: those that go on with answers, or do all of them, and those that compute prompts.
+  int ready() const;
+  int prefill_ready() const;
 
-  int replicas_max() const { return options_.asked.policy.replicas_max; }
+  int replicas_max() const { return options_.asked.replicas_max(); }
   int64_t tick_ns() const { return static_cast<int64_t>(options_.asked.tick_s * 1e9); }
   // From each order until its replica was gone, up to `now_ns`.
   double replica_seconds(int64_t now_ns) const;
@@ -127,21 +138,45 @@ class PoolControl {
     bool stands_by = false;            // of kOrdered: it will be kStandby
   };
 
+  // Of replicas of one role, which have places of their own.
+  struct Side {
+    Side(const autoscaler::PoolPolicy& policy, std::string pool, size_t begin, size_t end)
+        : policy(policy), scaler(policy), pool(std::move(pool)), begin(begin), end(end) {}
+
+    autoscaler::PoolPolicy policy;
+    autoscaler::PoolScaler scaler;
+    std::string pool;  // as recorded facts name it
+    size_t begin;
+    size_t end;
+    autoscaler::PoolDecision decision;  // the last
+    // The launcher's: as launch/fleet_scaler counts failures and waits longer each time.
+    int failures = 0;
+    int64_t start_again_ns = 0;
+    int direction = 0;  // of its last change
+  };
+
   Phase phase(int replica) const { return replicas_[static_cast<size_t>(replica)].phase; }
   void pass(int64_t now_ns);
-  autoscaler::PoolFacts facts(int64_t now_ns, std::span<const ReplicaState> replicas);
+  Side& side_of(const Replica& replica);
+  autoscaler::ReplicaFacts facts_of(size_t place, int64_t now_ns, const ReplicaState& state) const;
+  autoscaler::PoolFacts facts(const Side& side, int64_t now_ns,
+                              std::span<const ReplicaState> replicas);
+  void decide(Side& side, int64_t now_ns, std::span<const ReplicaState> replicas,
+              std::vector<Start>& starts);
+  int ready_between(size_t begin, size_t end) const;
   std::string id_of(const Replica& replica) const;
   size_t place_of(const std::string& id) const;
   int64_t order(Replica& replica, int64_t now_ns);
   void carry_out(const autoscaler::PoolDecision& decision, int64_t now_ns);
   void end(Replica& replica, int64_t now_ns);
   int standby() const;
-  void note_failed_start(int64_t now_ns);
-  void note_direction(const autoscaler::PoolDecision& decision, int started);
-  void note_history(int64_t now_ns, const autoscaler::PoolDecision& decision, int started);
+  void note_failed_start(Side& side, int64_t now_ns);
+  void note_direction(Side& side, int started);
+  void note_sample(int64_t now_ns);
+  void note_step(int64_t now_ns, const Side& side, int started);
 
   const Options options_;
-  autoscaler::PoolScaler scaler_;
+  std::vector<Side> sides_;  // that decides first
   std::vector<Replica> replicas_;
   autoscaler::GatewayReport report_;
   int64_t passed_ns_ = 0;
@@ -155,12 +190,8 @@ class PoolControl {
   uint64_t draws_ = 0;
   int most_ = 0;
   int started_ = 0;
-  int direction_ = 0;
   int direction_changes_ = 0;
-  // The launcher's: as launch/fleet_scaler counts failures and waits longer each time.
-  int failures_ = 0;
   int failed_starts_ = 0;
-  int64_t start_again_ns_ = 0;
   int stock_outs_ = 0;       // under way
   double start_factor_ = 1;  // of starts ordered now
   int starts_to_fail_ = 0;

@@ -64,8 +64,9 @@ Result<Lines> read_lines(std::string_view text, const std::string& file, const s
     if (!outcome.ok() && is_cut) break;
     if (!outcome.ok()) return bad(where, outcome.error().message);
     if (outcome->pool.empty()) continue;
+    if (asked.empty() && outcome->facts.wanted) continue;  // they follow another pool's decision
     if (lines.pool.empty()) lines.pool = outcome->pool;
-    pools.insert(outcome->pool);
+    if (outcome->is_decision) pools.insert(outcome->pool);
     if (outcome->pool != lines.pool) continue;
     if (outcome->policy) lines.policy = *outcome->policy;
     if (!outcome->is_decision) continue;
@@ -284,6 +285,14 @@ Autoscaling autoscaling_of(const RecordedHour& hour) {
 
 Result<SimulationResult> play_hour(const RecordedHour& hour, const Autoscaling& scaling,
                                    uint64_t seed, SimulationOptions* used) {
+  if (scaling.policy.prefill) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("pool '{}' has replicas of two roles, which are not played from facts: "
+                    "`pelton simulate --split --scale-config` plays a workload",
+                    hour.pool),
+        "facts"};
+  }
   const double step_s = step_seconds(hour);
   constexpr int kTokensMax = 2048;
   workload::Workload load;

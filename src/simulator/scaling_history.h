@@ -17,6 +17,9 @@ struct ScalingSample {
   int starting = 0;
   int ready = 0;
   int draining = 0;
+  // Of these, where requests are split: those that compute prompts.
+  int prefill_desired = 0;
+  int prefill_ready = 0;
 
   int present() const { return starting + ready + draining; }
 };

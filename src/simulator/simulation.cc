@@ -27,10 +27,15 @@ Result<void> check_split(const SimulationOptions& options) {
     }
   }
   const bool splits = options.split.mode != gateway::SplitConfig::Mode::kOff;
-  if (options.prefill_replicas < 0 || options.prefill_replicas >= options.replica_count) {
+  const bool has_roles = options.autoscaling && options.autoscaling->policy.prefill;
+  const bool leaves_some = options.autoscaling ? options.prefill_replicas == 0
+                                               : options.prefill_replicas < options.replica_count;
+  if (options.prefill_replicas < 0 || !leaves_some) {
     return bad("prefill-replicas", "prefill-replicas must leave a replica that decodes");
   }
   if (!splits) {
+    if (has_roles)
+      return bad("split", "replicas of two roles need requests that are split (--split)");
     if (options.prefill_replicas == 0) return {};
     return bad("prefill-replicas", "prefill-replicas must be 0 where no request is split");
   }
@@ -43,7 +48,12 @@ Result<void> check_split(const SimulationOptions& options) {
   if (!options.replica.prefix_cache) {
     return bad("split", "split needs the prefix cache: by it the second replica finds the prompt");
   }
-  if (options.autoscaling) return bad("split", "a fleet that is scaled is not split");
+  if (options.autoscaling && !has_roles) {
+    return bad("split",
+               "a fleet that is scaled is split where its replicas have two roles: policy slo with "
+               "ttft and itl");
+  }
+  if (options.autoscaling) return {};
   if (options.replica_count < 2) return bad("split", "split needs two replicas");
   return {};
 }

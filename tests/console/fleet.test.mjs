@@ -1,7 +1,7 @@
 // The pages Fleet, Scaling and Requests at a gateway's and an autoscaler's own listeners, with replicas that come, are lost and go: each number beside
 // what the API says at the same time.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -204,6 +204,28 @@ test("an autoscaler of its own has the page Scaling and no other", async () => {
   assert.deepEqual(await opened.page.locator("nav a").allTextContents(), ["Scaling"]);
   assert.equal(await opened.page.locator(".pool h2").textContent(), "other");
   await clean(opened);
+  await stop(one);
+});
+
+test("a pool of two roles has a panel of each, and each worker's role is said", async () => {
+  const key = path.join(folder, "fleet.key");
+  assert.equal(spawnSync(process.env.PELTON, ["gateway", "--new-key", key]).status, 0);
+  const one = await start("gateway", head("roles").replace("[gateway]\n", `[gateway]\nfleet_key_file = "${key}"\n`)
+    + pool("two", 'min = 1\nmax = 3\npolicy = "slo"\nttft = 0.5\nitl = 0.1').replace('model = "one"\n', `model = "one"\ntokenizer = "${model}"\nsplit = "always"\n`)
+      .replace('"--max-num-seqs"', '"--swap-space", "16MiB", "--max-num-seqs"'), "--with-autoscaler");
+  for (const [width, viewport] of Object.entries(sizes)) {
+    const opened = await page_of("scaling", { viewport }, one);
+    const { page } = opened;
+    assert.deepEqual(await page.locator(".pool h2").allTextContents(),
+      ["two: replicas that go on with answers (decode)", "two: replicas that compute prompts (prefill)"]);
+    await page.waitForFunction(() => [...document.querySelectorAll(".pool .fact")].filter((fact) => fact.textContent === "ready1").length === 2, null, { timeout: 60000 });
+    await picture(page, `roles-scaling-${width}`);
+    await page.click("nav a[href='#fleet']");
+    await page.waitForFunction(() => document.querySelectorAll("td[data-mark=ready]").length === 2, null, { timeout: 60000 });
+    await agrees(async () => (await cells(page)).map((row) => row[1]).sort(), async () => ["two, decode", "two, prefill"]);
+    await picture(page, `roles-fleet-${width}`);
+    await clean(opened);
+  }
   await stop(one);
 });
 
