@@ -21,7 +21,7 @@ using server::ToolServers;
 constexpr std::string_view kStdio = "stdio:";
 
 // Between blanks. No shell reads them.
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> command_of(std::string_view text) {
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
@@ -49,7 +49,7 @@ Result<void> add_server(std::string_view text, ToolServers::Options& options) {
   if (!place.empty()) return bad("that tool has one already");
   const std::string_view where = text.substr(equals + 1);
   if (where.starts_with(kStdio)) {
-    place.command = words_of(where.substr(kStdio.size()));
+    place.command = command_of(where.substr(kStdio.size()));
     return place.command.empty() ? Result<void>(bad("it names no program")) : Result<void>();
   }
   place.url = where;

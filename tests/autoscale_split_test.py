@@ -30,7 +30,6 @@ from ports import free_port
 FULL = bool(os.environ.get("PELTON_FULL"))
 SERVE = [str(BOX), "--threads", "1", "--device", "cpu", "--current-date", "2026-11-28", "--max-model-len", "768", "--max-num-seqs", "4",
          "--kv-cache-memory", "16MiB", "--swap-space", "16MiB"]
-STARTED = r"replica (box(?:[^ ]*prefill)?)-\d+ is started, process (\d+)"
 
 
 class Roles(autoscale_test.Scaled):
@@ -92,9 +91,16 @@ start_seconds = 1
         return sorted(row["role"] for row in json.loads(ask(self.admin, "GET", "/v1/workers")[1])["workers"] if row["state"] == "ready")
 
     def pids(self, role):
-        """Of all that were started for it."""
-        pool = {"decode": "box", "prefill": "box:prefill"}[role]
-        return [int(pid) for name, pid in re.findall(STARTED, "\n".join(self.log("is started, process"))) if name == pool]
+        """Of its replicas that run: the log forgets its first lines."""
+        found = []
+        for one in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = one.read_text(errors="replace").split("\0")
+            except OSError:
+                continue
+            if "--fleet-role" in words and words[words.index("--fleet-role") + 1] == role and any(str(self.folder) in word for word in words):
+                found.append(int(one.parent.name))
+        return sorted(found)
 
     def splits(self, outcome):
         return self.metric(f'splits_total{{outcome="{outcome}"}}')
@@ -223,10 +229,10 @@ class SplitPools(unittest.TestCase):
             time.sleep(seconds)
         fleet.wait(lambda: fleet.ready("prefill") >= 2 and fleet.ready("decode") >= 2, 60 if FULL else 20)
         for role in ("prefill", "decode"):
-            os.kill([pid for pid in fleet.pids(role) if alive(pid)][0], signal.SIGKILL)
+            os.kill(fleet.pids(role)[0], signal.SIGKILL)
             before = clients.ended
             fleet.wait(lambda before=before: clients.ended > before + (100 if FULL else 10), 60)
-        fleet.wait(lambda: len(fleet.pids("prefill")) >= 3 and len(fleet.pids("decode")) >= 3, 60)
+        fleet.wait(lambda: fleet.pools()["prefill"]["starts"] >= 3 and fleet.pools()["decode"]["starts"] >= 3, 60)
         clients.end()
         self.assertEqual(clients.wrong, [], f"of {clients.ended}")
         self.assertEqual((fleet.metric("unserved_total"), fleet.metric("streams_interrupted_total")), (0, 0))

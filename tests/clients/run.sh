@@ -190,6 +190,13 @@ BASE_URL=$(sed -n 's/^listening on //p' tooled.out)/v1 MODEL=tiny TOOLS_URL=$too
   node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
 kill $tools
 end_beside
+# And the same over standard input and output.
+trap 'stop_server; server=$plain_server; stop_server' EXIT
+tools_program="stdio:$PWD/node_modules/.bin/node $PWD/tool_server.mjs stdio"
+serve_beside stdio tiny --executor "modelled:$here/script_tools.json" --tool-server "python=$tools_program" "browser=$tools_program"
+BASE_URL=$(sed -n 's/^listening on //p' stdio.out)/v1 MODEL=tiny timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
+end_beside
 
 # The same over https, with a certificate of the moment: node believes it because it is told to.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \

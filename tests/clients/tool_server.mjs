@@ -1,9 +1,11 @@
-// A tool server by the Model Context Protocol's own packages, over streamable HTTP with sessions: what gpt-oss calls as
+// A tool server by the Model Context Protocol's own packages, over streamable HTTP with sessions, or with the argument "stdio"
+// over its standard input and output: what gpt-oss calls as
 // browser and python, with answers that are known. Says its URL; a notebook's variable lives as long as its session.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { localhostHostValidation, NodeStreamableHTTPServerTransport } from '@modelcontextprotocol/node';
 import { McpServer } from '@modelcontextprotocol/server';
+import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
 
 const said = (text, isError = false) => ({ content: [{ type: 'text', text }], isError });
@@ -22,23 +24,31 @@ function toolServer() {
   return server;
 }
 
-const sessions = new Map();
-const validateHost = localhostHostValidation();
-const http = createServer(async (request, response) => {
-  if (!validateHost(request, response)) return;
-  let transport = sessions.get(request.headers['mcp-session-id']);
-  if (!transport) {
-    transport = new NodeStreamableHTTPServerTransport({
-      sessionIdGenerator: () => randomUUID(),
-      onsessioninitialized: (id) => sessions.set(id, transport),
-      onsessionclosed: (id) => sessions.delete(id),
-    });
-    await toolServer().connect(transport);
-  }
-  if (request.url === '/open') {
-    response.end(String(sessions.size));
-    return;
-  }
-  await transport.handleRequest(request, response);
-});
-http.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${http.address().port}/mcp`));
+if (process.argv[2] === 'stdio') {
+  await toolServer().connect(new StdioServerTransport());
+} else {
+  serveHttp();
+}
+
+function serveHttp() {
+  const sessions = new Map();
+  const validateHost = localhostHostValidation();
+  const http = createServer(async (request, response) => {
+    if (!validateHost(request, response)) return;
+    let transport = sessions.get(request.headers['mcp-session-id']);
+    if (!transport) {
+      transport = new NodeStreamableHTTPServerTransport({
+        sessionIdGenerator: () => randomUUID(),
+        onsessioninitialized: (id) => sessions.set(id, transport),
+        onsessionclosed: (id) => sessions.delete(id),
+      });
+      await toolServer().connect(transport);
+    }
+    if (request.url === '/open') {
+      response.end(String(sessions.size));
+      return;
+    }
+    await transport.handleRequest(request, response);
+  });
+  http.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${http.address().port}/mcp`));
+}

@@ -1,5 +1,6 @@
 // Tools that the server runs for the model (--tool-server), asked for by OpenAI's client, unmodified, and run by a server
-// of the Model Context Protocol's own packages. Needs BASE_URL (ending in /v1), API_KEY and TOOLS_URL.
+// of the Model Context Protocol's own packages. Needs BASE_URL (ending in /v1), API_KEY
+// and, where the tools are at an URL, TOOLS_URL.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';
@@ -22,6 +23,7 @@ test('each response has a session of its own', async () => {
     const response = await client.responses.create({ model, input: 'compute it', tools, include: ['code_interpreter_call.outputs'] });
     assert.match(response.output[1].outputs[0].logs, /call 1 of this session/);
   }
+  if (!process.env.TOOLS_URL) return;
   for (let i = 0; i < 100; ++i) {
     const open = await (await fetch(new URL('/open', process.env.TOOLS_URL))).text();
     if (open === '0') return;

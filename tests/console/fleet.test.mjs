@@ -212,7 +212,7 @@ test("a pool of two roles has a panel of each, and each worker's role is said", 
   assert.equal(spawnSync(process.env.PELTON, ["gateway", "--new-key", key]).status, 0);
   const one = await start("gateway", head("roles").replace("[gateway]\n", `[gateway]\nfleet_key_file = "${key}"\n`)
     + pool("two", 'min = 1\nmax = 3\npolicy = "slo"\nttft = 0.5\nitl = 0.1').replace('model = "one"\n', `model = "one"\ntokenizer = "${model}"\nsplit = "always"\n`)
-      .replace('"--max-num-seqs"', '"--swap-space", "16MiB", "--max-num-seqs"'), "--with-autoscaler");
+      .replace(`"--executor", "modelled:${script}"`, '"--threads", "1", "--device", "cpu", "--kv-cache-memory", "16MiB", "--swap-space", "16MiB"'), "--with-autoscaler");
   for (const [width, viewport] of Object.entries(sizes)) {
     const opened = await page_of("scaling", { viewport }, one);
     const { page } = opened;
