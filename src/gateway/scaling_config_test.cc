@@ -217,6 +217,13 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
        "f:5: [[pool]]: 'scale': 'max_scale_down_rate' must be"},
       {scale + "window = 0\n", "f:5: [[pool]]: 'scale': 'window' must be"},
       {scale + "window = \"60\"\n", "f:5: [[pool]]: 'scale': 'window' must be"},
+      {scale + "mode = \"advice\"\n",
+       "f:5: [[pool]]: 'scale': 'mode' must be act or advise; did you mean 'advise'?"},
+      {scale + "max_gpus = 4\n",
+       "f:5: [[pool]]: 'scale': 'max_gpus' does not fit: max_gpus says nothing without gpus,"},
+      {scale + "[pool.launch]\nkind = \"simulated\"\nserve = [\"m\"]\nreclaim_after = 60\n"
+               "reclaim_notice = 60\n",
+       "f:9: [[pool]]: 'launch': 'reclaim_notice' (60) is not less than 'reclaim_after' (60)"},
       {scale + "policy = \"hpa\"\n", "f:5: [[pool]]: 'scale': 'policy' must be concurrency"},
       {scale + "policy = \"slo\"\n", "f:5: [[pool]]: 'scale': 'policy' slo needs 'ttft', 'itl'"},
       {scale + "itl = 0.05\n", "f:5: [[pool]]: 'scale': 'itl' is kept by policy"},
