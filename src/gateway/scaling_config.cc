@@ -40,7 +40,7 @@ Result<void> read_rule(const ConfigTable& table, PoolPolicy& policy) {
     return table.bad("policy",
                      "must be concurrency, slo to keep 'ttft' and 'itl', or kpa for Knative's "
                      "arithmetic" +
-                         cli::did_you_mean(cli::nearest(rule, {"concurrency", "slo", "kpa"})));
+                         cli::did_you_mean(rule, {"concurrency", "slo", "kpa"}));
   }
   policy.rule = *found;
   TRY(table.read("ttft", {1e-3, 3600}, policy.slo.first_token_s));
@@ -394,8 +394,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   std::string mode = scaling.is_advised_only ? "advise" : "act";
   TRY(table.read("mode", mode));
   if (mode != "act" && mode != "advise") {
-    return table.bad(
-        "mode", "must be act or advise" + cli::did_you_mean(cli::nearest(mode, {"act", "advise"})));
+    return table.bad("mode", "must be act or advise" + cli::did_you_mean(mode, {"act", "advise"}));
   }
   scaling.is_advised_only = mode == "advise";
   TRY(table.read("window", {6, kHour_s}, policy.window_s));
