@@ -235,7 +235,7 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
        "f:7: [[pool]]: 'scale': 'percentile' must be"},
       {scale + "mode = \"talk\"\n", "f:5: [[pool]]: 'scale': 'mode' must be act or advise"},
       {scale + "hold_requests = 0\n", "f:5: [[pool]]: 'scale': 'hold_requests' must be"},
-      {scale + "max_gpus = 4\n", "f:5: [[pool]]: 'scale': 'max_gpus' does not fit: gpus_max says"},
+      {scale + "max_gpus = 4\n", "f:5: [[pool]]: 'scale': 'max_gpus' does not fit: max_gpus says"},
       {scale + "price = -1\n", "f:5: [[pool]]: 'scale': 'price' must be"},
       {scale + "min = 1\ngpus = 8\nmax_gpus = 4\n",
        "f:7: [[pool]]: 'scale': 'max_gpus' does not fit: the limits by GPUs and price allow 0"},
