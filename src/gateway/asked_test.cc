@@ -110,6 +110,22 @@ TEST(Asked, WhatOnlyCountsTokensIsNoWork) {
   EXPECT_FALSE(asks_for_work(request("POST", std::string(cluster::kGrpcTokenize))));
 }
 
+TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
+  for (const char* const path :
+       {"/v1/chat/completions", "/v1/embeddings", "/tokenize", "/v1/files", "/v1/batches"}) {
+    EXPECT_TRUE(wakes_a_replica(request("POST", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("GET", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("OPTIONS", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("HEAD", path))) << path;
+  }
+  EXPECT_TRUE(wakes_a_replica(request("POST", std::string(cluster::kGrpcGenerate))));
+  for (const char* const path :
+       {"/ping", "/version", "/api/version", "/props", "/v1/nowhere", "/"}) {
+    EXPECT_FALSE(wakes_a_replica(request("GET", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("POST", path))) << path;
+  }
+}
+
 TEST(Asked, AnAnswersFirstBytesSayItsId) {
   EXPECT_EQ(response_id_of(R"({"id":"resp_AB","object":"response")"), "resp_AB");
   EXPECT_EQ(response_id_of("event: response.created\ndata: {\"type\":\"response.created\","

@@ -113,10 +113,6 @@ bool is_foreign(const GatewayConfig& config, const std::string& pool) {
   return found != config.pools.end() && found->is_foreign();
 }
 
-bool only_reads(const net::HttpRequest& request) {
-  return request.method == "GET" || request.method == "HEAD";
-}
-
 bool asks_why(const net::HttpRequest& request, const Asker& asker) {
   return asker.scope != nullptr && asker.scope->may_explain && request.method == "POST" &&
          is_explained_path(request.path) && request.headers.get("x-pelton-explain") == "1";
@@ -401,6 +397,11 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (is_list_of_workers_own(request) && fleet_.supply(routed->pool->name).ready > 1) {
     return refuse(lists_are_workers_own());
   }
+  // What starts no replica is none of the demand either, wherever one is there to answer it.
+  const bool wakes = wakes_a_replica(request);
+  if (!wakes && gate_of(routed->pool->name) && fleet_.supply(routed->pool->name).ready == 0) {
+    return refuse(no_replica_for_this());
+  }
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_transfer(config, request)) {
@@ -430,12 +431,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
-  relayed->gate = gate_of(pool->name);
-  if (relayed->gate != nullptr && only_reads(relayed->http)) {
-    // Whoever looks wants no replica: it starts none, and keeps none that is idle.
-    if (fleet_.supply(pool->name).ready == 0) return exchange->send(cold_answer(*relayed));
-    relayed->gate = nullptr;
-  }
+  if (wakes) relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
@@ -519,17 +515,6 @@ std::optional<Gateway::Routed> Gateway::route_adapter(const GatewayConfig& confi
     return Routed{.pool = &pool, .model = std::move(name), .is_adapter = true};
   }
   return std::nullopt;
-}
-
-net::HttpResponse Gateway::cold_answer(const Relay::Request& request) const {
-  return error_answer(request.http.path,
-                      {.status = 503,
-                       .message = "no replica of the model runs, and a request that only reads "
-                                  "starts none; one for an answer does",
-                       .type = "server_error",
-                       .param = {},
-                       .code = "no_replica"},
-                      request.request_id);
 }
 
 bool Gateway::admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange) {

@@ -198,8 +198,6 @@ class Gateway {
   Relay::Services services(const GatewayConfig& config);
   void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
                     const Relay::Request& request);
-  // Of a request that only reads, where no replica runs that it could be read of.
-  net::HttpResponse cold_answer(const Relay::Request& request) const;
   // Within its key's limits; false: it has been refused.
   bool admit(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
   bool reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
