@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "api/error.h"
+#include "console/pages.h"
 #include "gateway/interruption.h"
 #include "launch/child_program.h"
 #include "net/json_response.h"
@@ -134,8 +135,7 @@ bool ComputedPages::handle(const net::HttpRequest& request,
     return refuse(std::move(response));
   }
   // A page of another site could keep operators from it.
-  const std::string_view site = request.headers.get("Sec-Fetch-Site");
-  if (!site.empty() && site != "same-origin" && site != "none") {
+  if (!console::is_own_page(request)) {
     return refuse(refusal(403, "forbidden_origin", "this is for the console's own page"));
   }
   if (is_what_if && !has_what_if()) {

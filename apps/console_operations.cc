@@ -8,6 +8,7 @@
 
 #include "api/error.h"
 #include "base/json_writer.h"
+#include "console/pages.h"
 #include "gateway/admin_pages.h"
 #include "net/json_response.h"
 #include "net/url.h"
@@ -25,6 +26,13 @@ std::string_view address_of(const net::HttpRequest& request) {
 
 net::HttpResponse refusal(const api::ApiError& error) {
   return net::json_response(api::error_body(error), error.status);
+}
+
+// Of a new configuration, as the audit says it.
+std::string_view result_of(int status) {
+  if (status == 200) return "done";
+  if (status == 412) return "refused: changed meanwhile";
+  return status == 409 ? "refused: the file may not be written" : "refused: wrong";
 }
 
 }  // namespace
@@ -79,10 +87,14 @@ std::variant<console::Sessions::Account, net::HttpResponse> ConsoleOperations::a
     const net::HttpRequest& request, std::string_view what, std::string_view target) {
   std::variant<console::Sessions::Account, net::HttpResponse> who = sessions_.admit(request);
   if (const auto* refused = std::get_if<net::HttpResponse>(&who)) {
+    const bool is_own = console::is_own_page(request);
+    const auto whose = is_own ? sessions_.whose(request) : std::nullopt;
     note({.what = what,
           .target = target,
-          .result = refused->status == 401 ? "refused: not signed in" : "refused: another page",
-          .who = {},
+          .result = refused->status == 401 ? "refused: not signed in"
+                    : is_own               ? "refused: without the session's token"
+                                           : "refused: another page",
+          .who = whose ? std::string_view(whose->name) : std::string_view(),
           .from = address_of(request)});
   }
   return who;
@@ -104,9 +116,7 @@ net::HttpResponse ConsoleOperations::configure(const net::HttpRequest& request) 
   if (net::query_value(request.query, "dry_run").value_or("false") == "false") {
     note({.what = kWhat,
           .target = {},
-          .result = response.status == 200   ? "done"
-                    : response.status == 412 ? "refused: changed meanwhile"
-                                             : "refused: wrong",
+          .result = result_of(response.status),
           .who = name,
           .from = address_of(request)});
   }

@@ -220,7 +220,8 @@ cli::Verb limits_verb() {
 
 Result<void> set_role(const cli::Arguments& arguments) {
   TRY(ask(arguments, "POST", path_of(arguments) + "/role?role=" + arguments.text("ROLE")));
-  return {};
+  return write_output(
+      fmt::format("{}: role {}, done\n", arguments.text("NAME"), arguments.text("ROLE")));
 }
 
 Result<void> erase(const cli::Arguments& arguments) {
@@ -229,7 +230,7 @@ Result<void> erase(const cli::Arguments& arguments) {
     path += "?tenant=" + net::percent_encode(arguments.text("--tenant"));
   }
   TRY(ask(arguments, "POST", path));
-  return {};
+  return write_output("erased at all workers\n");
 }
 
 cli::Verb erase_verb() {
@@ -271,7 +272,7 @@ cli::Verb command_verb(std::string word, std::string summary) {
       .examples = {fmt::format("pelton fleet {} gpu-7", word)},
       .run = [word](const cli::Arguments& arguments) -> Result<void> {
         TRY(ask(arguments, "POST", path_of(arguments) + "/" + word));
-        return {};
+        return write_output(fmt::format("{}: {}, done\n", arguments.text("NAME"), word));
       }};
 }
 

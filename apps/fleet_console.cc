@@ -1,5 +1,6 @@
 #include "apps/fleet_console.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "apps/version.h"
 #include "console/pages.h"
 #include "launch/scaler_pages.h"
+#include "net/json_response.h"
 
 namespace pelton::apps {
 namespace {
@@ -37,11 +39,14 @@ FleetConsole::FleetConsole(Parts parts)
                                                             parts_.clock, parts_.log)),
       feed_(parts_.clock.unix_ms() / 1000),
       streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
+      conditions_(parts_.clock.now_ns()),
       ticker_({.name = "pelton-console", .interval = std::chrono::seconds(1)}, [this] { note(); }) {
 }
 
 void FleetConsole::note() {
   const int64_t unix_ms = parts_.clock.unix_ms();
+  const States states = parts_.states ? parts_.states() : States();
+  note_conditions(states);
   const bool is_watched = streams_.open() > 0;
   std::string sample;
   std::vector<console::Feed::Table> tables;
@@ -58,7 +63,6 @@ void FleetConsole::note() {
     sample = fmt::format("\"at\":{}", unix_ms);
   }
   if (parts_.states) {
-    const States states = parts_.states();
     sample += "," + launch::replicas_sample(states);
     decisions_.note(states, unix_ms);
     if (is_watched) {
@@ -69,8 +73,30 @@ void FleetConsole::note() {
   feed_.note(std::move(sample), std::move(tables));
 }
 
+void FleetConsole::note_conditions(const States& states) {
+  if (parts_.gateway == nullptr) return;
+  gateway::FleetConditions::Counts counts = parts_.gateway->condition_counts();
+  for (gateway::FleetConditions::Pool& pool : counts.pools) {
+    const auto state = std::ranges::find(states, pool.name, &launch::FleetScaler::PoolState::pool);
+    if (state == states.end()) continue;
+    pool.is_scaled = true;
+    pool.desired = state->decision.desired;
+    pool.ready = state->ready;
+    pool.failed_starts = state->failed_starts;
+    pool.lost = state->lost;
+    pool.alarm = state->decision.alarm;
+  }
+  conditions_.note(counts, parts_.clock.now_ns());
+}
+
 bool FleetConsole::handle(const net::HttpRequest& request,
                           const std::shared_ptr<net::Exchange>& exchange) {
+  if (parts_.gateway != nullptr && request.path == "/v1/conditions") {
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    exchange->send(reads ? net::json_response(conditions_.body())
+                         : console::only_for_reading(request));
+    return true;
+  }
   if (!console::is_console_path(request.path)) return false;
   if (operations_ != nullptr && operations_->handle(request, *exchange)) return true;
   if (request.method != "GET" && request.method != "HEAD") {

@@ -4,6 +4,7 @@
 //
 //   GET /console, /console/...   the page and its files (console/pages.h)
 //   GET /console/fleet           server-sent events (console/feed.h)
+//   GET /v1/conditions           which alerts would fire (gateway/fleet_conditions.h)
 //   /console/session, /console/workers/...   apps/console_operations.h
 //
 // A thread of its own notes a sample a second; tables are made while somebody looks. Owned by the
@@ -21,6 +22,7 @@
 #include "base/periodic_thread.h"
 #include "console/event_streams.h"
 #include "console/feed.h"
+#include "gateway/fleet_conditions.h"
 #include "gateway/fleet_sampler.h"
 #include "gateway/gateway.h"
 #include "launch/decision_log.h"
@@ -52,12 +54,14 @@ class FleetConsole {
 
  private:
   void note();
+  void note_conditions(const States& states);
 
   const Parts parts_;
   int chat_port_ = 0;                              // 0: there is none
   std::unique_ptr<ConsoleOperations> operations_;  // null: there is nothing to command
   console::Feed feed_;
   console::EventStreams streams_;
+  gateway::FleetConditions conditions_;
   gateway::FleetSampler sampler_;  // note()'s, as the next
   launch::DecisionLog decisions_;
   base::PeriodicThread ticker_;  // last: it uses what is above

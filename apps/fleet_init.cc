@@ -130,7 +130,7 @@ constexpr std::string_view kScript = R"sh(#!/usr/bin/env bash
 # Takes each host's files there over SSH, and starts what they are for. Written by pelton fleet init.
 #
 #   ./install.sh --dry-run   prints what it would do
-#   ./install.sh             does it; again after a change, which is then in force
+#   ./install.sh             does it; again after a change, which is then in force (what an operator has put at the gateway since is replaced)
 #   ./install.sh --remove    stops and disables the services, and removes the keys
 #
 # Wants: SSH to each host as root, or as one who may sudo without a word; there /usr/bin/pelton (the .deb, or the binary).
@@ -157,6 +157,8 @@ host() { # TARGET FOLDER UNIT...
   fi
   on "$target" "getent passwd pelton >/dev/null || useradd --system --user-group --home-dir /var/lib/pelton --shell /usr/sbin/nologin pelton" </dev/null
   tar -C "hosts/$folder" --owner=root:0 --group=pelton:65532 -c . | on "$target" "umask 077 && tar -C / -x --no-overwrite-dir"
+  # Its own, to write what an operator puts there.
+  if [[ " ${units[*]} " == *" pelton-gateway "* ]]; then on "$target" "chown -R pelton: /etc/pelton/gateway" </dev/null; fi
   on "$target" "test -x /usr/bin/pelton && systemctl daemon-reload && systemctl enable ${units[*]} && systemctl restart ${units[*]}" </dev/null
 }
 
@@ -186,7 +188,7 @@ Result<void> write_hosts(const cli::Arguments& arguments, const std::vector<Host
     TRY(write(of(host) + "/etc/pelton/fleet.key", key, kSecret));
     TRY(write(of(host) + "/etc/systemd/system/pelton@.service", kWorkerUnit));
   }
-  TRY(write(of(gateway) + "/etc/pelton/gateway.toml", gateway_file(arguments, hosts)));
+  TRY(write(of(gateway) + "/etc/pelton/gateway/gateway.toml", gateway_file(arguments, hosts)));
   TRY(write(of(gateway) + "/etc/pelton/fleet.key", key, kSecret));
   TRY(write(of(gateway) + "/etc/pelton/keys", keys, kSecret));
   return write(of(gateway) + "/etc/systemd/system/pelton-gateway.service", kGatewayUnit);

@@ -1,8 +1,10 @@
 #include "apps/gateway_reload.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -50,6 +52,21 @@ api::ApiError changed_meanwhile() {
           .type = "invalid_request_error",
           .param = {},
           .code = "config_changed"};
+}
+
+// The operator's file is read-only here: as a service's that may write nowhere, or a ConfigMap.
+// `file`: what would have to be written.
+api::ApiError not_writable(const std::string& file, std::string_view why) {
+  return {.status = 409,
+          .message = fmt::format(
+              "the configuration is right, but the gateway may not write its file {} ({}), so "
+              "nothing was changed. Change the file itself, which is read anew within two seconds: "
+              "as its owner on that machine, or in Kubernetes the ConfigMap with kubectl apply. To "
+              "let the gateway write it: docs/operations.md, \"Installed as a service\"",
+              file, why),
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "config_not_writable"};
 }
 
 api::ApiError bad_config(const Error& error) {
@@ -261,7 +278,7 @@ void GatewayReload::look() {
 void GatewayReload::reload(std::string_view why) {
   std::lock_guard lock(mutex_);
   read_ = stamps();
-  const Result<void> done = try_reload(file_);
+  const Result<void> done = try_reload();
   note(why, done);
   if (done.ok()) return log_.info(fmt::format("{}: the configuration is read anew", why));
   gateway_.note_bad_reload();
@@ -321,13 +338,9 @@ net::HttpResponse GatewayReload::state() const {
   return net::json_response(std::move(body));
 }
 
-// Of a text that is nobody's yet: read as a file beside the one that there is.
+// Nothing is written: a gateway that may not write reads as well.
 net::HttpResponse GatewayReload::try_out(const std::string& text) {
-  const std::string fresh = file_ + ".try";
-  const Result<void> written = base::write_file(fresh, text);
-  if (!written.ok()) return refusal(api::api_error(written.error()));
-  Result<gateway::GatewayConfig> config = gateway::read_gateway_config(fresh, rules_);
-  ::unlink(fresh.c_str());
+  Result<gateway::GatewayConfig> config = gateway::complete_gateway_config(text, file_, rules_);
   if (!config.ok()) return refusal(bad_config(config.error()));
   if (!keys_file_.empty() && config->keys_file.empty()) return refusal(bad_config(keys_gone()));
   std::string body;
@@ -338,7 +351,7 @@ net::HttpResponse GatewayReload::try_out(const std::string& text) {
   if (!options.ok()) return refusal(bad_config(options.error()));
   w.key("takes_new_start").begin_array();
   for (const std::string_view key : kept) w.string(key);
-  w.end_array().end_object();
+  w.end_array().key("writable").boolean(is_writable()).end_object();
   return net::json_response(std::move(body));
 }
 
@@ -358,28 +371,19 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
     return refusal(changed_meanwhile());
   }
   if (dry_run == "true") return try_out(request.body);
-  // Tried as a file of its own, so that what the gateway reads next is what has been tried. It
-  // takes the place of what a link leads to, with its mode.
-  std::error_code unresolved;
-  const std::filesystem::path whole = std::filesystem::canonical(file_, unresolved);
-  const std::string file = unresolved ? file_ : whole.string();
-  const std::string fresh = file + ".new";
-  Result<void> done = base::write_file(fresh, request.body);
-  struct stat status {};
-  if (done.ok() && ::stat(file.c_str(), &status) == 0) {
-    ::chmod(fresh.c_str(), status.st_mode & 07777);  // its owner may: it has just been written
-  }
-  if (done.ok()) done = try_reload(fresh);
-  note(fmt::format("{}'s", who), done);
-  if (!done.ok()) {
-    ::unlink(fresh.c_str());
+  // All that can fail comes before the file is another one.
+  Result<Read> read = read_whole(request.body);
+  if (!read.ok()) {
+    note(fmt::format("{}'s", who), read.error());
     gateway_.note_bad_reload();
-    return refusal(bad_config(done.error()));
+    return refusal(bad_config(read.error()));
   }
-  if (::rename(fresh.c_str(), file.c_str()) != 0) {
-    ::unlink(fresh.c_str());
-    return refusal(api::api_error({ErrorCode::kIo, file_ + ": cannot be replaced", {}}));
+  if (const auto error = write_in_place(request.body)) {
+    log_.warning(fmt::format("{}'s configuration: {}", who, error->message));
+    return refusal(*error);
   }
+  take(*std::move(read));
+  note(fmt::format("{}'s", who), {});
   read_ = seen_ = stamps();
   log_.info(fmt::format("{} has replaced the configuration", who));
   net::HttpResponse response = net::json_response("{}");
@@ -387,13 +391,55 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
   return response;
 }
 
-// All or nothing: what can fail comes first.
-Result<void> GatewayReload::try_reload(const std::string& file) {
-  TRY_ASSIGN(gateway::GatewayConfig config, gateway::read_gateway_config(file, rules_));
-  if (!keys_file_.empty() && config.keys_file.empty()) {
-    return keys_gone();
+// Where a link leads.
+std::string GatewayReload::whole_file() const {
+  std::error_code unresolved;
+  const std::filesystem::path whole = std::filesystem::canonical(file_, unresolved);
+  return unresolved ? file_ : whole.string();
+}
+
+// The new one is written beside it first.
+bool GatewayReload::is_writable() const {
+  const std::filesystem::path folder = std::filesystem::path(whole_file()).parent_path();
+  return ::access(folder.empty() ? "." : folder.c_str(), W_OK) == 0;
+}
+
+// The new file takes the place of what a link leads to, with its mode.
+std::optional<api::ApiError> GatewayReload::write_in_place(const std::string& text) const {
+  const std::string file = whole_file();
+  const std::string fresh = file + ".new";
+  if (const Result<void> written = base::write_file(fresh, text); !written.ok()) {
+    const std::string& why = written.error().message;
+    const size_t reason = why.rfind(": ");
+    return not_writable(file, reason == std::string::npos ? why : why.substr(reason + 2));
   }
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0) {
+    ::chmod(fresh.c_str(), status.st_mode & 07777);  // its owner may: it has just been written
+  }
+  if (::rename(fresh.c_str(), file.c_str()) == 0) return std::nullopt;
+  const std::string why = std::strerror(errno);
+  ::unlink(fresh.c_str());
+  return not_writable(file, why);
+}
+
+Result<GatewayReload::Read> GatewayReload::read_whole(const std::string& text) {
+  TRY_ASSIGN(gateway::GatewayConfig config, gateway::complete_gateway_config(text, file_, rules_));
+  if (!keys_file_.empty() && config.keys_file.empty()) return keys_gone();
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(std::move(config), texts_));
+  return options;
+}
+
+Result<void> GatewayReload::try_reload() {
+  const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
+  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
+  TRY_ASSIGN(Read read, read_whole(*text));
+  take(std::move(read));
+  return {};
+}
+
+// Cannot fail: it has been read whole.
+void GatewayReload::take(Read options) {
   if (keys_file_ != options.config.keys_file || workers_file_ != options.config.workers_file) {
     keys_file_ = options.config.keys_file;
     workers_file_ = options.config.workers_file;
@@ -406,7 +452,6 @@ Result<void> GatewayReload::try_reload(const std::string& file) {
     log_.warning(
         fmt::format("{}: changed in the file, which takes a new start", fmt::join(kept, ", ")));
   }
-  return {};
 }
 
 }  // namespace pelton::apps

@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/error.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
@@ -44,9 +46,11 @@ class GatewayReload {
   void reload(std::string_view why);
 
   // GET and PUT /v1/config of the operator's listener: the file's text, under an ETag that a PUT
-  // may name in If-Match. A text that is wrong changes nothing (400 with its line); a right one
-  // replaces the file and is in force; with ?dry_run=true it is only said what would be, as
-  // {"file": what the text comes to with all that it leaves out, "takes_new_start":[...]}.
+  // may name in If-Match. A text that is wrong changes nothing (400 with its line), nor does one
+  // where the file may not be written (409 config_not_writable); a right one
+  // replaces the file and is in force; with ?dry_run=true nothing is written, and it is only said
+  // what would be, as {"file": what the text comes to with all that it leaves out,
+  // "takes_new_start":[...],"writable":whether the file may be written here}.
   // ?form=effective: what is in force, and ?form=file what the
   // file says, each with all that is left out.
   // GET /v1/config/state: {"file","at","why","error","takes_new_start":[...]} of the last reading.
@@ -67,7 +71,15 @@ class GatewayReload {
 
   static Stamp stamp_of(const std::string& file);
   Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_), stamp_of(workers_file_)}; }
-  Result<void> try_reload(const std::string& file);
+  // A text that is right, with all that it names read.
+  using Read = gateway::Gateway::Options;
+  Result<Read> read_whole(const std::string& text);
+  void take(Read options);
+  Result<void> try_reload();
+  std::string whole_file() const;
+  bool is_writable() const;
+  // None: it is the file now. A 409 otherwise, and the file is as it was.
+  std::optional<api::ApiError> write_in_place(const std::string& text) const;
   void look();
   net::HttpResponse try_out(const std::string& text);
   net::HttpResponse read(const net::HttpRequest& request) const;

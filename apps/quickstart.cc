@@ -274,7 +274,9 @@ Result<void> run(const cli::Arguments& arguments) {
              OwnServer::start({"gateway", "--config", file, "--with-autoscaler", "--console", "all",
                                "--log-level", arguments.text("--log-level")},
                               interrupt));
-  return Quickstart(std::move(gateway), interrupt).run(arguments);
+  const Result<void> shown = Quickstart(std::move(gateway), interrupt).run(arguments);
+  if (interrupt.pending()) TRY(write_output("ended; nothing is left on this machine\n"));
+  return shown;
 }
 
 }  // namespace

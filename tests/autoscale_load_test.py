@@ -90,16 +90,20 @@ class LoadThatGrows(unittest.TestCase):
         fleet.wait(lambda: fleet.page()["ready"] == 1, 60)
         return fleet
 
+    def ready(self, fleet):
+        return fleet.page()["ready"]
+
     def replace_all(self, fleet, faults):
-        """Each replica that runs now is asked to end, one after the other, once the one before has been replaced."""
+        """Each replica that runs now is asked to end; the next one when the one before is gone and its replacement is ready."""
         try:
             for pid in [one for one in fleet.starts() if pathlib.Path(f"/proc/{one}").exists()]:
-                before = len(fleet.starts())
+                before = self.ready(fleet)
                 try:
                     os.kill(pid, signal.SIGTERM)
                 except ProcessLookupError:
                     continue
-                fleet.wait(lambda: len(fleet.starts()) > before or not pathlib.Path(f"/proc/{pid}").exists(), 60)
+                gone = lambda: not pathlib.Path(f"/proc/{pid}").exists()
+                fleet.wait(lambda: gone() and self.ready(fleet) >= min(before, fleet.page()["desired"]), 60)
         except Exception as error:
             faults.append(repr(error))
 

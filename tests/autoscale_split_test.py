@@ -71,6 +71,7 @@ serve = {json.dumps(SERVE)}
 start_seconds = 1
 {more}
 """)
+        self.more = []  # flags
         self.start()
 
     def start_scaler(self, *flags):

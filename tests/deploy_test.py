@@ -53,6 +53,12 @@ class Files(unittest.TestCase):
         done = subprocess.run([sys.executable, ROOT / "tools" / "dashboards", "--check"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_runbooks_may_lie_elsewhere(self):
+        done = subprocess.run([ROOT / "tools" / "dashboards", "--runbooks", "https://wiki.example/runbooks/"], capture_output=True, text=True, check=True)
+        self.assertIn("runbook_url: https://wiki.example/runbooks/PeltonNoWorker.md\n", done.stdout)
+        own = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
+        self.assertEqual(done.stdout.replace("https://wiki.example/runbooks/", "docs/runbooks/"), own)
+
     def test_whatever_is_looked_at_is_exported(self):
         known = {name for group in DESCRIBED["metrics"] for name in group["names"]} | {rule["name"] for rule in DESCRIBED["record"]}
         asked = [rule["expr"] for rule in DESCRIBED["record"] + DESCRIBED["alert"]]

@@ -47,7 +47,8 @@ class FleetInit(unittest.TestCase):
     def install(self, *words):
         hosts = self.folder / "sites"
         (hosts / "bin").mkdir(parents=True, exist_ok=True)
-        for name, text in (("ssh", SSH), ("systemctl", '#!/bin/sh\necho "systemctl $*" >>"$HOSTS_FOLDER/log"\n'), ("getent", "#!/bin/sh\nexit 0\n")):
+        for name, text in (("ssh", SSH), ("systemctl", '#!/bin/sh\necho "systemctl $*" >>"$HOSTS_FOLDER/log"\n'), ("getent", "#!/bin/sh\nexit 0\n"),
+                           ("chown", '#!/bin/sh\necho "chown $*" >>"$HOSTS_FOLDER/log"\n')):
             (hosts / "bin" / name).write_text(text)
             (hosts / "bin" / name).chmod(0o755)
         return subprocess.run([self.folder / "fleet" / "install.sh", *words], capture_output=True, text=True, check=False, env={
@@ -71,6 +72,7 @@ class FleetInit(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         log = (self.folder / "sites" / "log").read_text()
         self.assertEqual(re.findall(r"^systemctl restart (.*)$", log, re.MULTILINE), ["pelton@worker pelton-gateway", "pelton@worker"])
+        self.assertEqual(re.findall(r"^chown (.*)$", log, re.MULTILINE), [f"-R pelton: {self.folder / 'sites' / HOSTS[0]}/etc/pelton/gateway"], "the gateway's alone")
         key = (fleet / "keys").read_text().split()[0]
         self.assertNotIn(key, log, "keys are no words of a command line")
         self.expect_it_answers(ports, key)
@@ -92,7 +94,7 @@ class FleetInit(unittest.TestCase):
         for host in HOSTS:
             worker = Process(*self.command(host, "pelton@"), "--executor", f"modelled:{self.folder / 'script.json'}")
             self.addCleanup(worker.end)
-        config = self.folder / "sites" / HOSTS[0] / "etc/pelton/gateway.toml"
+        config = self.folder / "sites" / HOSTS[0] / "etc/pelton/gateway/gateway.toml"
         gateway = Process(*self.command(HOSTS[0], "pelton-gateway"))
         self.addCleanup(gateway.end)
         self.assertEqual([one["url"] for one in tomllib.loads(config.read_text())["worker"]], [f"http://{host}:{ports[0]}" for host in HOSTS])

@@ -19,7 +19,7 @@ UNITS = sorted((ROOT / "packaging").glob("*.service"))
 BINARY = None
 # What a unit may be without: a gateway has no models and starts nobody.
 OWN = {"ExecStart", "ExecReload", "TimeoutStopSec", "RestartPreventExitStatus", "KillMode", "StateDirectory", "CacheDirectory", "WorkingDirectory",
-       "Environment", "LimitMEMLOCK", "ProtectProc"}
+       "Environment", "LimitMEMLOCK", "ProtectProc", "ReadWritePaths"}
 
 
 def service(unit):
@@ -49,6 +49,22 @@ class Units(unittest.TestCase):
             for word in words:
                 if word.startswith("--"):
                     self.assertIn(word, re.findall(r"--[a-z-]+", done.stdout), unit.name)
+
+    def test_a_gateway_may_write_its_own_configuration_and_nothing_else(self):
+        keys = service(ROOT / "packaging" / "pelton-gateway.service")
+        file = pathlib.PurePosixPath(keys["ExecStart"].split()[-1])
+        self.assertEqual(keys["ReadWritePaths"], f"-{file.parent}")
+        self.assertNotEqual(file.parent, pathlib.PurePosixPath("/etc/pelton"), "keys are there")
+        self.assertIn(f"install -d -o pelton -g pelton -m 0750 {file.parent}\n", (ROOT / "packaging" / "postinst").read_text())
+        for unit in UNITS:
+            if unit.name != "pelton-gateway.service":
+                self.assertNotIn("ReadWritePaths", service(unit))
+        # The other one that reads it.
+        self.assertEqual(service(ROOT / "packaging" / "pelton-autoscale.service")["ExecStart"].split()[-1], str(file))
+
+    def test_the_example_is_a_gateways_file(self):
+        done = subprocess.run([BINARY, "gateway", "--config", ROOT / "packaging" / "gateway.toml", "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_they_are_confined_alike(self):
         first = service(ROOT / "packaging" / "pelton.service")

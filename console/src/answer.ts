@@ -54,6 +54,7 @@ export class Answer {
     } catch (error) {
       if (this.stopper.signal.aborted) this.finish = "stopped";
       else if (error instanceof ApiError) this.error = error.message || w.broken;
+      else if (error instanceof SyntaxError) this.error = w.no_json;
       else this.error = Number.isNaN(this.first_ms) ? words.offline : w.broken;
       if (error instanceof ApiError && error.status === 401) throw error;
     } finally {

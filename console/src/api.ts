@@ -3,7 +3,7 @@
 const kKeyName = "pelton-api-key";
 
 export class ApiError extends Error {
-  constructor(readonly status: number, message: string, readonly retry_after = 0) {
+  constructor(readonly status: number, message: string, readonly retry_after = 0, readonly code = "") {
     super(message);
   }
 }
@@ -27,12 +27,15 @@ function headers(body: boolean): HeadersInit {
 async function check(response: Response): Promise<Response> {
   if (response.ok) return response;
   let message = response.status + " " + response.statusText;
+  let code = "";
   try {
-    message = (await response.json()).error.message ?? message;
+    const { error } = await response.json();
+    message = error.message ?? message;
+    code = String(error.code ?? "");
   } catch {
     // not one of ours
   }
-  throw new ApiError(response.status, message, Number(response.headers.get("Retry-After") ?? 0));
+  throw new ApiError(response.status, message, Number(response.headers.get("Retry-After") ?? 0), code);
 }
 
 export async function get(path: string): Promise<any> {

@@ -130,6 +130,7 @@ export class Capacity {
     this.demands.draw(rows(plan.demands, (row) => JSON.stringify([row.model, row.residency, row.rate])));
     for (const panel of this.given) panel.hidden = false;
     for (const panel of this.planned) panel.hidden = !plan.possible;
+    if (plan.possible && plan.losses.length === 0) this.planned[2].hidden = true;  // [plan] survive = []
     this.shortfalls.replaceChildren(...(plan.shortfalls ?? []).map((one: Row) => h("li", {}, say(w.shortfall, {
       model: plain(one.model), of: [one.residency && say(w.residency_of, { tags: plain(one.residency) }), one.without && say(w.without_of, { place: plain(one.without) })].filter(Boolean).join(" "),
       wanted: digits(one.wanted), given: digits(one.given), full: one.full.length > 0 ? say(w.full, { names: one.full.map(plain).join(", ") }) : w.none_permitted }))));

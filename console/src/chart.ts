@@ -7,6 +7,7 @@ const kHeight = 170;
 const kLeft = 62;
 const kBottom = 20;
 const kTop = 8;
+const kDot = 3.5;
 
 const kSpans_ms = [1, 2, 5].map((minutes) => minutes * 60_000);
 
@@ -87,8 +88,9 @@ export class Chart<T> {
         }
         if (pen && this.level) path += `H${x(at(one)).toFixed(1)}`;
         path += `${pen ? "L" : "M"}${x(at(one)).toFixed(1)} ${y(value).toFixed(1)}`;
-        // A point alone is a dot.
-        if (!pen && (values[k + 1]?.[i] ?? null) === null) path += "h.1";
+        if (!pen && (values[k + 1]?.[i] ?? null) === null) {  // a point alone
+          parts.push(svg("circle", { cx: x(at(one)).toFixed(1), cy: y(value).toFixed(1), r: kDot, class: `dot ${look(i)}` }));
+        }
         pen = true;
       });
       if (path) parts.push(svg("path", { d: path, class: `curve ${look(i)}` }));

@@ -16,7 +16,7 @@ export class Chat {
   private beside = false;
   private readonly log = h("div", { class: "log", role: "log", "aria-live": "off", tabindex: 0, "aria-label": words.pages.chat });
   private readonly status = h("div", { class: "sr", role: "status" });
-  private readonly input = h("textarea", { rows: 1, placeholder: w.placeholder, "aria-label": w.message, dir: "auto" });
+  private readonly input = h("textarea", { rows: 1, placeholder: matchMedia("(max-width: 40rem)").matches ? w.placeholder_short : w.placeholder, "aria-label": w.message, dir: "auto" });
   private readonly send_button = h("button", { type: "submit", class: "main" }, w.send);
   private readonly selects = [0, 1].map((i) => h("select", { "aria-label": i === 0 ? w.model : w.model_beside }));
   private readonly beside_button = button(w.beside, () => this.set_beside(!this.beside), { "aria-pressed": "false" });
@@ -117,7 +117,7 @@ export class Chat {
 
   private send(): void {
     const text = this.input.value;
-    if (text.trim() === "" || this.models.length === 0) return;
+    if (text.trim() === "" || this.models.length === 0 || !this.tools_are_fine()) return;
     this.input.value = "";
     this.fit();
     this.begin({ text, results: [], answers: [], element: h("div", { class: "turn" }) });
@@ -222,6 +222,7 @@ export class Chat {
     answer.actions.replaceChildren(
       button(w.copy, () => void navigator.clipboard?.writeText(answer.content), { class: "quiet" }),
       button(w.again, () => {
+        if (!this.tools_are_fine()) return;
         this.drop_after(turn);
         void this.answer(turn);
       }, { class: "quiet" }));
@@ -240,7 +241,7 @@ export class Chat {
     field.value = turn.text;
     const done = () => this.show_turn(turn);
     const resend = () => {
-      if (field.value.trim() === "") return;
+      if (field.value.trim() === "" || !this.tools_are_fine()) return;
       turn.text = field.value;
       this.drop_after(turn);
       void this.answer(turn);

@@ -14,6 +14,7 @@ const kPath = "console/config";
 export class ConfigurationEdit {
   private before = { text: "", etag: "" };
   private found: Change[] = [];
+  private keys = "";  // that take a new start
   private readonly text = h("textarea", { class: "mono", rows: 18, spellcheck: "false", autocomplete: "off", oninput: () => this.forget() });
   private readonly how = h("p", { class: "quiet" });
   private readonly state = h("p", { class: "state", role: "status" });
@@ -89,12 +90,13 @@ export class ConfigurationEdit {
     if (this.found.length === 0) return this.say(w.nothing, "");
     this.say(w.trying, "");
     try {
-      const { takes_new_start } = await this.put("?dry_run=true");
-      this.new_start.textContent = takes_new_start.length > 0 ? say(w.new_start, { keys: takes_new_start.map(plain).join(", ") }) : "";
+      const { takes_new_start, writable } = await this.put("?dry_run=true");
+      this.keys = takes_new_start.map(plain).join(", ");
+      this.new_start.textContent = this.keys ? say(w.new_start, { keys: this.keys }) : "";
       draw_changes(this.difference, this.found);
       this.difference.hidden = false;
-      this.apply.hidden = false;
-      this.say(w.right, "");
+      this.apply.hidden = !writable;
+      this.say(writable ? w.right : w.right_elsewhere, "");
     } catch (error) {
       this.fail(error);
     }
@@ -102,7 +104,7 @@ export class ConfigurationEdit {
 
   private ask(): void {
     const count = (sign: string) => this.found.filter((one) => one.sign === sign).length;
-    void this.operator.confirm(w.ask, say(w.means, { new: count("+"), gone: count("-") }), w.yes, async () => {
+    void this.operator.confirm(w.ask, say(this.keys ? w.means_new_start : w.means, { new: count("+"), gone: count("-"), keys: this.keys }), w.yes, async () => {
       try {
         await this.put("");
         this.close();

@@ -9,9 +9,14 @@ import { say, words } from "./words";
 
 const w = words.fleet;
 const kRowsAtFirst = 200;
+const kPoolsShown = 16;
 
 const count = (value: number) => (Number.isInteger(value) ? grouped(value) : "");
 const known = (value: unknown) => (typeof value === "number" ? grouped(value) : words.live.nothing);
+// What a worker said before it fell silent is not what it does now.
+const says = (row: Row, value: number) => (row.reports === false ? w.unknown : known(value));
+// Of more pools a sample has the first ones only.
+const is_whole = (sample: Sample) => Object.keys(sample.pools ?? {}).length < kPoolsShown;
 const where = (row: Row) => [row.region, row.zone].filter(Boolean).join(", ");
 
 // Of a pool whose requests are split a worker may have one role only.
@@ -25,9 +30,9 @@ export class Fleet {
     { name: w.columns.name, text: (row) => plain(row.name), short: true },
     { name: w.columns.pool, text: pool_of, short: true },
     { name: w.columns.state, text: (row) => row.state + (row.reason ? ": " + plain(row.reason) : ""), mark: (row) => row.state },
-    { name: w.columns.load, text: (row) => `${known(row.running)} / ${known(row.slots)}`, right: true },
-    { name: w.columns.waiting, text: (row) => known(row.waiting), right: true },
-    { name: w.columns.kv, text: (row) => (typeof row.kv_used === "number" ? (row.kv_used * 100).toFixed(0) + " %" : words.live.nothing), right: true },
+    { name: w.columns.load, text: (row) => `${says(row, row.running)} / ${known(row.slots)}`, right: true },
+    { name: w.columns.waiting, text: (row) => says(row, row.waiting), right: true },
+    { name: w.columns.kv, text: (row) => (row.reports === false ? w.unknown : typeof row.kv_used === "number" ? (row.kv_used * 100).toFixed(0) + " %" : words.live.nothing), right: true },
     { name: w.columns.requests, text: (row) => known(row.requests), right: true },
     { name: w.columns.failures, text: (row) => known(row.failures), right: true },
     { name: w.columns.where, text: (row) => plain(where(row)), wide: true },
@@ -72,14 +77,14 @@ export class Fleet {
 
   draw(): void {
     const samples = this.feed.samples;
-    const now = samples[samples.length - 1];
-    const pools = Object.entries(now.pools ?? {});
-    const names = pools.map(([name]) => name);
-    this.ready.set_lines(names.map((name) => ({ name: plain(name), value: (one) => one.pools?.[name]?.ready ?? null })));
-    this.running.set_lines(names.map((name) => ({ name: plain(name), value: (one) => one.pools?.[name]?.running ?? null })));
+    // Also those that have no worker now: of a pool that nobody was in there were none.
+    const names = [...new Set(samples.flatMap((one) => [...Object.keys(one.pools ?? {}), ...Object.keys(one.replicas ?? {})]))].sort();
+    const of = (one: Sample, name: string, what: "ready" | "running") => (one.pools === undefined ? null : one.pools[name]?.[what] ?? (is_whole(one) ? 0 : null));
+    this.ready.set_lines(names.map((name) => ({ name: plain(name), value: (one) => of(one, name, "ready") })));
+    this.running.set_lines(names.map((name) => ({ name: plain(name), value: (one) => of(one, name, "running") })));
     for (const chart of [this.ready, this.running]) chart.draw(samples, (one) => one.at, kMinutes * 60_000);
     const workers = [...this.feed.table("workers").values()];
-    const sum = (of: (row: Row) => number) => grouped(workers.reduce((all, row) => all + of(row), 0));
+    const sum = (count_of: (row: Row) => number) => grouped(workers.reduce((all, row) => all + (row.reports === false ? 0 : count_of(row)), 0));
     this.figures.replaceChildren(
       fact(w.ready, say(w.of, { some: sum((row) => Number(row.state === "ready")), all: grouped(workers.length) })),
       fact(w.running, sum((row) => row.running)), fact(w.waiting, sum((row) => row.waiting)));

@@ -15,6 +15,7 @@ import { Operator } from "./operator";
 import { Requests } from "./requests";
 import { Routing } from "./routing";
 import { Scaling } from "./scaling";
+import { ServerHealth } from "./server_health";
 import { Splits } from "./splits";
 import { say, words } from "./words";
 
@@ -32,9 +33,10 @@ let live: Live | null = null;
 let feed: FleetFeed | null = null;  // of the next pages
 const fed = new Map<Page, HTMLElement>();
 let routing: Routing | null = null;
-type Polled = Splits | Health | Configuration | ChainFigures;
+type Polled = Splits | Health | ServerHealth | Configuration | ChainFigures;
 const polled = new Map<Page, Polled>();
 let capacity: Capacity | null = null;
+let shown: Page | "" = "";
 let operator = new Operator(false);
 
 function theme_button(): HTMLElement {
@@ -137,13 +139,17 @@ async function show(config: Config): Promise<void> {
     routing: show_routing,
     splits: async () => show_polled(page, () => new Splits()),
     health: async () => show_polled(page, () => new Health()),
+    server_health: async () => show_polled(page, () => new ServerHealth()),
     chain_figures: async () => show_polled(page, () => new ChainFigures()),
     capacity: async () => (capacity ??= new Capacity()).element,
     configuration: async () => show_polled(page, () => new Configuration(operator)),
   };
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
   try {
-    main.replaceChildren(await pages[page]());
+    const view = await pages[page]();
+    main.replaceChildren(view);
+    if (page !== shown) main.scrollTop = 0;
+    shown = page;
     if (page === "chat") chat!.focus();
     if (page === "live") live!.start();
     if (fed.has(page)) feed!.show();

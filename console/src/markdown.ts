@@ -11,10 +11,11 @@ const kFrameMs = 8; // of parsing
 const kClosersTried = 16;
 const kColumnsMax = 64;
 
-// Characters that turn the direction of what stands around them are shown, not obeyed.
-const kTurns = /[\u202a-\u202e\u2066-\u2069]/g;
+// Characters that turn the direction of what stands around them, and those that nobody sees, are shown by number. The joiners U+200C and U+200D are
+// letters' and emoji's own.
+const kUnseen = /[\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 export function plain(text: string): string {
-  return text.replace(kTurns, (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase()}⟩`)
+  return text.replace(kUnseen, (c) => `⟨U+${c.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`)
     .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, "\ufffd");
 }
 

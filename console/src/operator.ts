@@ -13,9 +13,13 @@ type Session = { name: string; token: string; seconds: number };
 // Asks in a window of its own, above the page; the focus comes back. `fill` gets what closes it.
 function dialog(title: string, fill: (close: () => void) => HTMLElement[]): Promise<void> {
   return new Promise((resolve) => {
+    // What was pressed may be another button afterwards, in the same place.
+    const opener = document.activeElement;
+    const place = opener?.closest("td, .tools, header");
     const heading = h("h2", { id: "dialog-title" }, title);
     const element: HTMLDialogElement = h("dialog", { class: "panel", "aria-labelledby": "dialog-title", onclose: () => {
       element.remove();
+      if (opener?.isConnected === false) place?.querySelector<HTMLElement>("button:not([hidden])")?.focus();
       resolve();
     } }, heading, ...fill(() => element.close()));
     document.body.append(element);

@@ -3,12 +3,25 @@ import { ApiError, get, send } from "./api";
 import { fact, grouped, h, milliseconds } from "./dom";
 import { Row } from "./feed";
 import { plain } from "./markdown";
+import { get_text } from "./poller";
 import { Table } from "./table";
 import { say, words } from "./words";
 
 const w = words.routing;
 
 const time = (seconds: unknown) => (typeof seconds === "number" ? milliseconds(seconds * 1000) : words.live.nothing);
+
+// Of the configuration in force; a list of TOML's strings is one of JSON's.
+function pools_models(text: string): string[] {
+  const lines = [...text.matchAll(/^\[\[pool\]\]\n(?:(?!\[).*\n)*?model = (.*)$/gm)];
+  return lines.flatMap(([, value]) => {
+    try {
+      return [JSON.parse(value)].flat().filter((one) => typeof one === "string");
+    } catch {
+      return [];
+    }
+  });
+}
 
 export class Routing {
   private readonly model = h("input", { type: "text", required: true, list: "routing-models", autocomplete: "off", size: 32 });
@@ -40,21 +53,25 @@ export class Routing {
     this.element = h("section", { class: "page live" }, h("h1", {}, w.title), h("form", { class: "panel ask", onsubmit: (event: Event) => {
       event.preventDefault();
       void this.explain();
-    } }, h("p", { class: "quiet" }, w.note), h("label", { class: "field" }, h("span", {}, w.model), this.model), this.models,
+    }, novalidate: true }, h("p", { class: "quiet" }, w.note), h("label", { class: "field" }, h("span", {}, w.model), this.model), this.models,
       h("label", { class: "field" }, h("span", {}, w.prompt), this.prompt), h("div", { class: "tools" }, h("button", { type: "submit", class: "main" }, w.explain)), this.state), this.result);
   }
 
-  // The models that workers say they have.
+  // The models that workers say they have, and those of pools that have no worker now.
   async load(): Promise<void> {
-    const { workers } = await get("v1/workers");
-    const names = [...new Set<string>(workers.flatMap((one: Row) => one.models))].sort();
+    const [{ workers }, text] = await Promise.all([get("v1/workers"), get_text("v1/config?form=effective")]);
+    const names = [...new Set<string>([...workers.flatMap((one: Row) => one.models), ...pools_models(text)])].sort();
     this.models.replaceChildren(...names.map((name) => h("option", { value: name })));
     // A model's folder is one of its names, too: the shortest is the one that is asked for.
     if (!this.model.value && names.length > 0) this.model.value = names.reduce((best, one) => (one.length < best.length ? one : best));
   }
 
   private async explain(): Promise<void> {
-    this.state.textContent = "";
+    this.state.textContent = this.model.value ? "" : w.which_model;
+    if (!this.model.value) {
+      this.result.hidden = true;
+      return this.model.focus();
+    }
     try {
       this.draw(await send("POST", "v1/explain?path=/v1/chat/completions", { model: this.model.value, messages: [{ role: "user", content: this.prompt.value }] }) as Row);
     } catch (error) {

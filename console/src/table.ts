@@ -55,6 +55,8 @@ export class Table<T> {
     const labels = actions.map((one) => one.label).join("\n");
     if ((cell.dataset.actions ?? "") === labels) return;
     cell.dataset.actions = labels;
+    const focused = [...cell.children].indexOf(document.activeElement!);
     cell.replaceChildren(...actions.map((one) => button(one.label, one.run)));
+    if (focused >= 0) (cell.children[focused] as HTMLElement | undefined)?.focus();
   }
 }

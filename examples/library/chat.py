@@ -24,13 +24,15 @@ class Request(ctypes.Structure):
                 ("top_k", ctypes.c_int32),
                 ("repetition_penalty", ctypes.c_float), ("frequency_penalty", ctypes.c_float),
                 ("presence_penalty", ctypes.c_float),
-                ("has_seed", ctypes.c_int32), ("seed", ctypes.c_uint64), ("logprobs", ctypes.c_int32)]
+                ("has_seed", ctypes.c_int32), ("seed", ctypes.c_uint64), ("logprobs", ctypes.c_int32),
+                ("reserved", ctypes.c_int32)]
 
 
 class Event(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int),
                 ("text", ctypes.POINTER(ctypes.c_char)), ("bytes", ctypes.c_size_t),
-                ("call", ctypes.c_int32), ("token", ctypes.c_int32), ("logprob", ctypes.c_float)]
+                ("call", ctypes.c_int32), ("token", ctypes.c_int32), ("logprob", ctypes.c_float),
+                ("reserved", ctypes.c_int32)]
 
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Event))

@@ -76,8 +76,8 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
       seen.in_service_s = report.in_service_s;
       seen.held_s = report.held_s;
       seen.served = report.served;
-      if (report.in_service > 0 || report.held > 0) last_request_ns_ = now_ns;
     }
+    last_request_ns_ = std::max(last_request_ns_, now_ns);
   } else if (report.sequence <= seen.sequence) {
     return false;
   }
@@ -91,6 +91,7 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
   bucket.finished += report.finished - seen.finished;
   bucket.in_service_s += report.in_service_s - seen.in_service_s;
   bucket.held_s += report.held_s - seen.held_s;
+  note_lately(report.finished - seen.finished, report.in_service_s - seen.in_service_s);
   bucket.served.add(report.served.since(seen.served));
   if (report.requests > seen.requests || report.in_service > 0 || report.held > 0) {
     last_request_ns_ = std::max(last_request_ns_, now_ns);
@@ -104,6 +105,22 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
           .served = report.served};
   last_report_ns_ = std::max(last_report_ns_, now_ns);
   return true;
+}
+
+void Demand::note_lately(int64_t finished, double in_service_s) {
+  constexpr double kMost = 64;
+  lately_finished_ += static_cast<double>(finished);
+  lately_in_service_s_ += in_service_s;
+  if (lately_finished_ <= kMost) return;
+  const double kept = kMost / 2 / lately_finished_;
+  lately_finished_ *= kept;
+  lately_in_service_s_ *= kept;
+}
+
+Demand::Lately Demand::lately() const {
+  if (lately_finished_ <= 0) return {};
+  return {.finished = static_cast<int64_t>(lately_finished_),
+          .service_s = lately_in_service_s_ / lately_finished_};
 }
 
 Demand::Window Demand::over(double seconds, int64_t now_ns) const {
@@ -138,6 +155,10 @@ Demand::Window Demand::over(double seconds, int64_t now_ns) const {
 void Demand::save(base::JsonWriter& w) const {
   w.begin_object().key("observed_ns").integer(observed_ns_);
   w.key("last_request_ns").integer(last_request_ns_).key("last_report_ns").integer(last_report_ns_);
+  w.key("lately_finished");
+  write_exact(w, lately_finished_);
+  w.key("lately_in_service_s");
+  write_exact(w, lately_in_service_s_);
   w.key("rejected").integer(rejected_).key("buckets").begin_array();
   for (const Bucket& one : buckets_) {
     if (one.index < 0) continue;
@@ -175,6 +196,10 @@ void Demand::load(StateReader state) {
   observed_ns_ = state.time("observed_ns");
   last_request_ns_ = state.time("last_request_ns");
   last_report_ns_ = state.time("last_report_ns");
+  // States written before 2026-11-29 have neither.
+  const bool has_lately = state.optional("lately_finished") != nullptr;
+  lately_finished_ = has_lately ? state.number("lately_finished") : 0;
+  lately_in_service_s_ = has_lately ? state.number("lately_in_service_s") : 0;
   rejected_ = state.integer("rejected", 0);
   state.each("buckets", kBuckets, [&](StateReader one) {
     const int64_t index = one.integer("index", 0);

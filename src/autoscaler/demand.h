@@ -38,13 +38,21 @@ class Demand {
     double service_s = 0;  // of a request; 0: none has finished
     ServedSums served;
   };
+  // Of the last requests, however long ago: some tens of them.
+  struct Lately {
+    int64_t finished = 0;
+    double service_s = 0;
+  };
+  Lately lately() const;
   // The last `seconds` before `now_ns`, at most the window.
   Window over(double seconds, int64_t now_ns) const;
 
   double window_s() const { return window_s_; }
   double fast_s() const;
-  int64_t last_request_ns() const { return last_request_ns_; }  // when one was last received
-  int64_t last_report_ns() const { return last_report_ns_; }    // 0: none yet
+  // When one was last received. A gateway that is new, or begins anew, may have received one until
+  // then, as nobody knows better.
+  int64_t last_request_ns() const { return last_request_ns_; }
+  int64_t last_report_ns() const { return last_report_ns_; }  // 0: none yet
   int64_t rejected() const { return rejected_; }
 
   void save(base::JsonWriter& w) const;
@@ -72,13 +80,16 @@ class Demand {
   };
 
   Bucket& bucket(int64_t now_ns);
+  void note_lately(int64_t finished, double in_service_s);
   bool note_one(const GatewayReport& report, Bucket& bucket, int64_t now_ns);
 
   const double window_s_;
   const int64_t bucket_ns_;
   std::vector<Bucket> buckets_;
   std::map<std::string, Seen> seen_;  // by gateway
-  int64_t observed_ns_ = 0;           // up to when time has been counted as observed; 0: never
+  double lately_finished_ = 0;        // both are halved now and then
+  double lately_in_service_s_ = 0;
+  int64_t observed_ns_ = 0;  // up to when time has been counted as observed; 0: never
   int64_t last_request_ns_ = 0;
   int64_t last_report_ns_ = 0;
   int64_t rejected_ = 0;

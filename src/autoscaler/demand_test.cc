@@ -102,5 +102,30 @@ TEST(DemandTest, WhatIsOlderThanTheWindowIsForgotten) {
   EXPECT_EQ(demand.over(6, 20 * kSecond).rate, 0);
 }
 
+TEST(DemandTest, AGatewayThatIsNewMayHaveReceivedOneJustNow) {
+  Demand demand(60);
+  GatewayReport report{.gateway = "g", .incarnation = 1, .sequence = 1};
+  demand.note({&report, 1}, 5 * kSecond);
+  EXPECT_EQ(demand.last_request_ns(), 5 * kSecond);
+  ++report.sequence;
+  demand.note({&report, 1}, 7 * kSecond);
+  EXPECT_EQ(demand.last_request_ns(), 5 * kSecond);
+  report = {.gateway = "g", .incarnation = 2, .sequence = 1};
+  demand.note({&report, 1}, 9 * kSecond);
+  EXPECT_EQ(demand.last_request_ns(), 9 * kSecond);
+}
+
+// One a second over a window of 6 s: never 20 in it, and known all the same.
+TEST(DemandTest, HowLongTheLastOnesTookIsKnownBeyondTheWindow) {
+  Demand demand(6);
+  for (int64_t second = 1; second <= 100; ++second) {
+    const GatewayReport report = report_at(second, 1, 0.5);
+    demand.note({&report, 1}, second * kSecond);
+  }
+  EXPECT_LT(demand.over(6, 100 * kSecond).finished, 20);
+  EXPECT_GE(demand.lately().finished, 20);
+  EXPECT_NEAR(demand.lately().service_s, 0.5, 1e-9);
+}
+
 }  // namespace
 }  // namespace pelton::autoscaler

@@ -261,6 +261,7 @@ void write_replica(base::JsonWriter& w, const ReplicaFacts& one) {
   members.put_flag("reclaimed", one.reclaimed, false);
   members.put_flag("healthy", one.healthy, true);
   members.put_flag("stands_by", one.stands_by, false);
+  members.put_flag("found", one.found, false);
   members.end();
 }
 
@@ -280,7 +281,8 @@ ReplicaFacts read_replica(const MemberReader& in) {
           .kept_value = in.number("kept_value"),
           .reclaimed = in.flag("reclaimed", false),
           .healthy = in.flag("healthy", true),
-          .stands_by = in.flag("stands_by", false)};
+          .stands_by = in.flag("stands_by", false),
+          .found = in.flag("found", false)};
 }
 
 void write_facts(base::JsonWriter& w, const PoolFacts& facts) {

@@ -55,6 +55,7 @@ struct ReplicaFacts {
   bool reclaimed = false;  // its provider takes it back
   bool healthy = true;
   bool stands_by = false;  // of kOrdered and kStarting: it will be kStandby
+  bool found = false;      // whoever decides has not ordered it: how long its start took is unknown
 };
 
 struct PoolFacts {

@@ -51,8 +51,10 @@ double staffed(double in_service) {
 // The replicas as they are.
 struct PoolScaler::Supply {
   int ready = 0;
-  int coming = 0;    // ordered or starting, and still believed in
-  int given_up = 0;  // ordered or starting, and far later than they should be
+  int coming = 0;  // ordered or starting, and still believed in
+  // Ordered or starting, and far later than they should be. They run all the same: what the
+  // ceilings allow is theirs until the launcher says that they are gone.
+  int given_up = 0;
   int draining = 0;
   int standby = 0;         // that can be woken at once
   int standby_coming = 0;  // starting to stand by, and still believed in
@@ -68,6 +70,8 @@ struct PoolScaler::Supply {
   std::vector<double> ahead_s;
 
   int present() const { return ready + coming; }
+  // All that take what the ceilings allow.
+  int running_all() const { return present() + given_up + draining + standby + standby_coming; }
 };
 
 PoolScaler::PoolScaler(const PoolPolicy& policy)
@@ -107,6 +111,10 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   const bool old = facts_are_old(facts, now_ns);
   decision.alarm = old || demand_.rejected() > rejected || supply.given_up > 0;
   if (old && need.replicas < supply.present()) need = {supply.present(), Reason::kHold};
+  const bool may_be_told = !facts.wanted || *facts.wanted > 0;
+  if (is_learning(supply, old, now_ns) && may_be_told && need.replicas < supply.present()) {
+    need = {supply.present(), Reason::kHold};
+  }
   need = bounded(need);
   const bool has_roles = pair_ || facts.wanted;
   if (!old && !has_roles) need = delayed(need, supply, now_ns, terms);
@@ -134,8 +142,9 @@ void PoolScaler::learn(const PoolFacts& facts) {
     const bool is_known = known != seen_ready_.end() && known->first == one.id;
     const bool is_ready = one.phase == ReplicaPhase::kReady || one.phase == ReplicaPhase::kStandby;
     if (!is_known) known = seen_ready_.emplace_hint(known, one.id, false);
-    // One that was ready when it was first seen says nothing of its start.
-    if (is_ready && is_known && !known->second && one.ordered_ns > 0) {
+    // One that was ready when it was first seen, or that somebody else has ordered, says nothing of
+    // how long a start takes.
+    if (is_ready && is_known && !known->second && one.ordered_ns > 0 && !one.found) {
       starts_.note(static_cast<double>(one.ready_ns - one.ordered_ns) * 1e-9);
     }
     known->second = known->second || is_ready;
@@ -195,6 +204,22 @@ PoolScaler::Supply PoolScaler::supply(const PoolFacts& facts, int64_t now_ns) co
 bool PoolScaler::facts_are_old(const PoolFacts& facts, int64_t now_ns) const {
   if (facts.gateways.empty()) return true;
   return now_ns - demand_.last_report_ns() > kFactsAgeMax_ns;
+}
+
+// Who has just begun and found replicas knows nothing of what they are needed for: for a window of
+// facts none goes.
+bool PoolScaler::is_learning(const Supply& supply, bool facts_are_old, int64_t now_ns) {
+  if (!facts_are_old && !has_begun_) {
+    has_begun_ = true;
+    if (supply.present() > 0) found_ns_ = now_ns;
+  }
+  return found_ns_ >= 0 && now_ns - found_ns_ < nanoseconds(policy_.window_s);
+}
+
+double PoolScaler::service_s(const Demand::Window& window, const PoolFacts& facts) const {
+  if (window.finished >= kFinishedFewest) return window.service_s;
+  const Demand::Lately lately = demand_.lately();
+  return lately.finished >= kFinishedFewest ? lately.service_s : facts.service_s_assumed;
 }
 
 PoolScaler::Need PoolScaler::need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
@@ -267,7 +292,7 @@ PoolScaler::Need PoolScaler::concurrency_need(const PoolFacts& facts, const Supp
   terms.rate_slow = slow.rate;
   terms.rate_fast = fast.rate;
   terms.rate = fast.rate > kRateRises * slow.rate ? fast.rate : slow.rate;
-  terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
+  terms.service_s = service_s(slow, facts);
   terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
 
   slo_.reset();
@@ -327,7 +352,7 @@ PoolScaler::Need PoolScaler::role_need(const PoolFacts& facts, const Supply& sup
   terms.rate_slow = slow.rate;
   terms.rate_fast = fast.rate;
   terms.rate = slow.rate;
-  terms.service_s = slow.finished >= kFinishedFewest ? slow.service_s : facts.service_s_assumed;
+  terms.service_s = service_s(slow, facts);
   terms.concurrency_target = policy_.concurrency_target.value_or(supply.slots);
   Need need{.reason = Reason::kObjective};
   if (facts.wanted) {
@@ -511,9 +536,7 @@ void PoolScaler::order(const PoolFacts& facts, const Supply& supply, int64_t now
                !is_given_up(one, supply.start_p90_s, now_ns);
       },
       decision.wake);
-  int room = std::max(
-      bounds_.most - supply.present() - supply.standby - supply.standby_coming - supply.draining,
-      0);
+  int room = std::max(bounds_.most - supply.running_all(), 0);
   if (facts.room) room = std::min(room, std::max(*facts.room, 0));
   const bool may_start = now_ns >= facts.start_again_ns;
   if (may_start) decision.start = std::min(missing, room);

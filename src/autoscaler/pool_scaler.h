@@ -86,6 +86,9 @@ class PoolScaler {
   Need bounded(Need need) const;
   Need delayed(Need need, const Supply& supply, int64_t now_ns, PoolDecision::Terms& terms);
   int affordable_drop(int drop, const Supply& supply, const PoolDecision::Terms& terms) const;
+  bool is_learning(const Supply& supply, bool facts_are_old, int64_t now_ns);
+  // Of a request: of those of the window, or where they are few, of the last ones.
+  double service_s(const Demand::Window& window, const PoolFacts& facts) const;
   bool facts_are_old(const PoolFacts& facts, int64_t now_ns) const;
   void retire(const PoolFacts& facts, const Supply& supply, int64_t now_ns, PoolDecision& decision);
   void order(const PoolFacts& facts, const Supply& supply, int64_t now_ns, PoolDecision& decision);
@@ -107,6 +110,8 @@ class PoolScaler {
   KnativePolicy knative_;
   SlidingMax greatest_need_;
   std::map<std::string, bool> seen_ready_;  // replicas, by id: have been seen ready
+  bool has_begun_ = false;                  // it has decided from facts that were not old
+  int64_t found_ns_ = -1;  // when that was, where replicas were there already; -1: none were
   bool in_panic_ = false;
   int64_t panic_ns_ = 0;     // when the threshold was last exceeded
   int panic_max_ = 0;        // the greatest need of this panic

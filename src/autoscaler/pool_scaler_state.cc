@@ -23,6 +23,7 @@ std::string PoolScaler::state() const {
     w.begin_object().key("id").string(id).key("ready").boolean(ready).end_object();
   }
   w.end_array();
+  w.key("has_begun").boolean(has_begun_).key("found_ns").integer(found_ns_);
   w.key("in_panic").boolean(in_panic_).key("panic_ns").integer(panic_ns_);
   w.key("panic_max").integer(panic_max_).key("guarded_ns").integer(guarded_ns_);
   w.key("last_up_ns").integer(last_up_ns_).key("last_down_ns").integer(last_down_ns_);
@@ -55,6 +56,9 @@ void PoolScaler::load(StateReader state) {
   greatest_need_.load(state.at("greatest_need"));
   state.each("seen", kReplicasMax,
              [&](StateReader one) { seen_ready_[one.text("id")] = one.boolean("ready"); });
+  // States written before 2026-11-29 have neither: theirs had begun.
+  has_begun_ = state.optional("has_begun") == nullptr || state.boolean("has_begun");
+  found_ns_ = state.optional("found_ns") == nullptr ? -1 : state.time("found_ns");
   in_panic_ = state.boolean("in_panic");
   panic_ns_ = state.time("panic_ns");
   panic_max_ = state.count("panic_max");

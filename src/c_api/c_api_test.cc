@@ -297,14 +297,23 @@ TEST_F(CApi, StructuresOfOtherVersions) {
   EXPECT_THAT(pelton_error_message(), HasSubstr("too old"));
   // Its last fields are not read.
   pelton_request older = request;
-  older.size = offsetof(pelton_request, temperature);
+  older.size = offsetof(pelton_request, temperature) / 8 * 8;
   older.temperature = NAN;
   older.has_seed = 1;
   EXPECT_EQ(pelton_generate(model_, &older, collect, &events, nullptr), PELTON_OK)
       << pelton_error_message();
-  request.size = 0;
-  EXPECT_EQ(pelton_generate(model_, &request, collect, &events, nullptr), PELTON_INVALID_ARGUMENT);
-  EXPECT_THAT(pelton_error_message(), HasSubstr("pelton_request_init"));
+  for (const size_t size : {size_t{0}, size_t{8}, size_t{20}, sizeof request - 4}) {
+    request.size = size;
+    EXPECT_EQ(pelton_generate(model_, &request, collect, &events, nullptr),
+              PELTON_INVALID_ARGUMENT);
+    EXPECT_THAT(pelton_error_message(), HasSubstr("pelton_request_init"));
+  }
+  // A new field never hides in what fills a structure up.
+  EXPECT_EQ(offsetof(pelton_request, reserved) + sizeof request.reserved, sizeof request);
+  EXPECT_EQ(offsetof(pelton_event, reserved) + sizeof(int32_t), sizeof(pelton_event));
+  EXPECT_EQ(offsetof(pelton_result, total_ns) + sizeof(int64_t), sizeof(pelton_result));
+  EXPECT_EQ(offsetof(pelton_load_options, progress_data) + sizeof(void*),
+            sizeof(pelton_load_options));
 }
 
 TEST_F(CApi, WhatIsWrongIsNamed) {
@@ -353,6 +362,30 @@ TEST_F(CApi, WhatIsWrongIsNamed) {
   refused(request, "token");
   EXPECT_EQ(pelton_generate(nullptr, &request, collect, &events, nullptr), PELTON_INVALID_ARGUMENT);
   EXPECT_EQ(pelton_generate(model_, nullptr, collect, &events, nullptr), PELTON_INVALID_ARGUMENT);
+}
+
+TEST_F(CApi, NothingThrownLeavesIt) {
+  pelton_request request = request_of("Once");
+  const pelton_callback thrower = [](void*, const pelton_event*) -> int { throw 42; };
+  EXPECT_EQ(pelton_generate(model_, &request, thrower, nullptr, nullptr), PELTON_INTERNAL);
+}
+
+TEST_F(CApi, NullsAreNothing) {
+  EXPECT_EQ(pelton_context_tokens(nullptr), 0);
+  EXPECT_EQ(pelton_vocabulary_size(nullptr), 0);
+  EXPECT_EQ(pelton_embedding_size(nullptr), 0);
+  EXPECT_EQ(pelton_has_chat_format(nullptr), 0);
+  pelton_request request;
+  pelton_request_init(nullptr, &request, sizeof request);
+  EXPECT_EQ(request.prompt, nullptr);
+  pelton_free(nullptr);
+  pelton_grammar_free(nullptr);
+  pelton_generation_free(nullptr);
+  pelton_cancel(nullptr);
+  size_t count = 0;
+  EXPECT_EQ(pelton_tokenize(model_, nullptr, 0, PELTON_TOKENIZE_PLAIN, nullptr, &count), PELTON_OK);
+  const int32_t beyond[] = {-1};
+  EXPECT_EQ(pelton_detokenize(model_, beyond, 1, nullptr, &count), PELTON_INVALID_ARGUMENT);
 }
 
 TEST_F(CApi, LoadsThatFailSayWhy) {

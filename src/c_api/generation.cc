@@ -203,7 +203,8 @@ bool Generation::emit(pelton_event_kind kind, const std::string& text, int call)
                            .bytes = text.size(),
                            .call = call,
                            .token = token,
-                           .logprob = token >= 0 ? logprob_ : 0.0f};
+                           .logprob = token >= 0 ? logprob_ : 0.0f,
+                           .reserved = 0};
   return callback_(data_, &event) == 0;
 }
 
@@ -266,9 +267,8 @@ void pelton_generation_free(pelton_generation* generation) {
 pelton_status pelton_generate(pelton_model* model, const pelton_request* request,
                               pelton_callback callback, void* data, pelton_result* result) {
   pelton_generation* generation = nullptr;
-  pelton_status status = pelton_start(model, request, &generation);
+  const pelton_status status = pelton_start(model, request, &generation);
   if (status != PELTON_OK) return status;
-  status = pelton_read(generation, callback, data, result);
-  pelton_generation_free(generation);
-  return status;
+  const std::unique_ptr<pelton_generation> owner(generation);
+  return pelton_read(generation, callback, data, result);
 }

@@ -114,6 +114,7 @@ pelton_status pelton_load(const char* model, const pelton_load_options* options,
     auto shared = std::make_shared<Model>(static_cast<pelton::base::LogLevel>(given.log_level));
     TRY_ASSIGN(shared->loaded,
                pelton::node::LoadedModel::load(model, made, shared->clock, shared->log));
+    shared->defaults = default_request(*shared->loaded);
     *loaded = new pelton_model{std::move(shared)};
     return PELTON_OK;
   });
@@ -124,17 +125,17 @@ void pelton_free(pelton_model* model) {
 }
 
 int32_t pelton_context_tokens(const pelton_model* model) {
-  return model->shared->loaded->engine().capacity().context_tokens_max;
+  return model == nullptr ? 0 : model->shared->loaded->engine().capacity().context_tokens_max;
 }
 
 int32_t pelton_vocabulary_size(const pelton_model* model) {
-  return model->shared->loaded->config().vocab_size;
+  return model == nullptr ? 0 : model->shared->loaded->config().vocab_size;
 }
 
 int32_t pelton_embedding_size(const pelton_model* model) {
-  return model->shared->loaded->engine().capacity().embedding_size;
+  return model == nullptr ? 0 : model->shared->loaded->engine().capacity().embedding_size;
 }
 
 int pelton_has_chat_format(const pelton_model* model) {
-  return model->shared->loaded->chat_format().ok() ? 1 : 0;
+  return model != nullptr && model->shared->loaded->chat_format().ok() ? 1 : 0;
 }

@@ -26,11 +26,15 @@ struct Model {
   const base::SystemClock clock;
   base::Log log;
   std::unique_ptr<node::LoadedModel> loaded;
+  pelton_request defaults{};  // as its files said when it was loaded
 
  private:
   std::mutex trie_making_;
   std::shared_ptr<const grammar::TokenTrie> trie_;  // guarded by trie_making_
 };
+
+// The model's own sampling, as far as a request may ask for it.
+pelton_request default_request(const node::LoadedModel& model);
 
 // Prompts and answers of a request, without what is sampled how.
 struct Prompt {

@@ -8,7 +8,8 @@
  * pelton_error_message(), of the calling thread, until its next call that fails.
  *
  * Structures begin with `size` and may get more fields at their end. Fill them with their _init
- * function, then change what should be other than the default. A structure of a newer header is
+ * function, then change what should be other than the default; they are whole words long, so that a
+ * new field always makes one longer. A structure of a newer header is
  * refused by an older library only where a field that it does not know has been set.
  *
  * Texts are UTF-8 and end in a zero byte. Where a function fills a buffer, `*count` is its room on
@@ -99,6 +100,7 @@ PELTON_API pelton_status pelton_load(const char* model, const pelton_load_option
  * run go on. */
 PELTON_API void pelton_free(pelton_model* model);
 
+/* Of null: 0. */
 PELTON_API int32_t pelton_context_tokens(const pelton_model* model);
 PELTON_API int32_t pelton_vocabulary_size(const pelton_model* model);
 /* Floats of a vector of pelton_embed; 0: the model makes none. */
@@ -162,9 +164,11 @@ typedef struct pelton_request {
   int32_t has_seed; /* other than 0: `seed` says how it is sampled; otherwise by chance */
   uint64_t seed;
   int32_t logprobs; /* other than 0: events have the logarithm of their token's probability */
+  int32_t reserved; /* 0 */
 } pelton_request;
 
-/* The model's own sampling (its generation_config.json), and nothing to go on with. */
+/* The model's own sampling (its generation_config.json when it was loaded), and nothing to go on
+ * with. Of a null model: all zeros but for the size. */
 PELTON_API void pelton_request_init(const pelton_model* model, pelton_request* request,
                                     size_t size);
 
@@ -190,6 +194,7 @@ typedef struct pelton_event {
   int32_t call;  /* of calls: which one, from 0 */
   int32_t token; /* in the first event that it brought; -1 in further ones */
   float logprob; /* of `token`, if asked for */
+  int32_t reserved;
 } pelton_event;
 
 /* Returns 0 to go on; otherwise the generation ends as if cancelled. */
@@ -215,8 +220,8 @@ typedef struct pelton_result {
 PELTON_API void pelton_result_init(pelton_result* result, size_t size);
 
 /* Answers, and returns when the answer has ended; `callback` (may be null) is called on this
- * thread. `result` may be null. What a callback may call: everything but what waits for this very
- * generation. */
+ * thread and may not throw. `result` may be null. What a callback may call: everything but what
+ * waits for this very generation. */
 PELTON_API pelton_status pelton_generate(pelton_model* model, const pelton_request* request,
                                          pelton_callback callback, void* data,
                                          pelton_result* result);

@@ -1,4 +1,6 @@
 // A caller's request: its defaults, and the tokens of its prompt.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "api/chat_request.h"
@@ -12,19 +14,6 @@
 
 namespace pelton::c_api {
 namespace {
-
-pelton_request default_request(const Model& model) {
-  const checkpoint::GenerationDefaults file =
-      checkpoint::read_generation_defaults(model.loaded->checkpoint().text_folders());
-  pelton_request request{};
-  request.size = sizeof(pelton_request);
-  request.temperature = static_cast<float>(file.temperature.value_or(1.0));
-  request.top_p = static_cast<float>(file.top_p.value_or(1.0));
-  request.min_p = static_cast<float>(file.min_p.value_or(0.0));
-  request.top_k = file.top_k.value_or(0);
-  request.repetition_penalty = static_cast<float>(file.repetition_penalty.value_or(1.0));
-  return request;
-}
 
 Result<Json> array_of(const char* text, std::string_view field) {
   Result<Json> parsed = Json::parse(text);
@@ -70,9 +59,23 @@ Result<Prompt> chat_prompt(const Model& model, const pelton_request& request) {
 
 }  // namespace
 
+pelton_request default_request(const node::LoadedModel& model) {
+  const checkpoint::GenerationDefaults file =
+      checkpoint::read_generation_defaults(model.checkpoint().text_folders());
+  pelton_request request{};
+  request.size = sizeof(pelton_request);
+  request.temperature = static_cast<float>(std::clamp(file.temperature.value_or(1.0), 0.0, 2.0));
+  request.top_p = static_cast<float>(std::clamp(file.top_p.value_or(1.0), 1e-6, 1.0));
+  request.min_p = static_cast<float>(file.min_p.value_or(0.0));
+  request.top_k = file.top_k.value_or(0);
+  request.repetition_penalty =
+      static_cast<float>(std::clamp(file.repetition_penalty.value_or(1.0), 0.01, 100.0));
+  return request;
+}
+
 Result<pelton_request> read_request(const Model& model, const pelton_request* request) {
   TRY(check_given(request, "request"));
-  return read_struct(default_request(model), request, "request");
+  return read_struct(model.defaults, request, "request");
 }
 
 Result<Prompt> prompt_of(const Model& model, const pelton_request& request) {
@@ -100,7 +103,7 @@ Result<Prompt> prompt_of(const Model& model, const pelton_request& request) {
 using namespace pelton::c_api;  // NOLINT: of the functions below, which stand in no namespace
 
 void pelton_request_init(const pelton_model* model, pelton_request* request, size_t size) {
-  init_struct(default_request(*model->shared), request, size);
+  init_struct(model == nullptr ? pelton_request{} : model->shared->defaults, request, size);
 }
 
 pelton_status pelton_prompt_tokens(const pelton_model* model, const pelton_request* request,

@@ -27,7 +27,10 @@ void init_struct(T defaults, T* out, size_t size) {
 // kUnsupported where it sets a field that comes after those known here.
 template <typename T>
 Result<T> read_struct(T defaults, const T* given, std::string_view name) {
-  if (given->size < sizeof(size_t) || given->size > 64 * sizeof(T)) {
+  // Sizes end where a field does: all are filled up to whole words.
+  const bool is_sized = given->size >= 2 * sizeof(size_t) && given->size % sizeof(size_t) == 0 &&
+                        given->size <= 64 * sizeof(T);
+  if (!is_sized) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("'{0}' has no size: begin with pelton_{0}_init", name),
                  std::string(name)};

@@ -58,6 +58,8 @@ pelton_status guarded(base::FunctionRef<Result<pelton_status>()> body) {
     return fail({ErrorCode::kDoesNotFit, "out of memory", ""});
   } catch (const std::exception& exception) {
     return fail({ErrorCode::kInternal, exception.what(), ""});
+  } catch (...) {
+    return fail({ErrorCode::kInternal, "an exception that is none of the library's", ""});
   }
 }
 

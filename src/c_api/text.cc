@@ -61,7 +61,7 @@ pelton_status pelton_tokenize(const pelton_model* model, const char* text, size_
                               int32_t* tokens, size_t* count) {
   return guarded([&]() -> pelton::Result<pelton_status> {
     TRY(check_given(model, "model"));
-    TRY(check_given(text, "text"));
+    if (bytes > 0) TRY(check_given(text, "text"));
     TRY(check_given(count, "count"));
     TRY_ASSIGN(const std::vector<pelton::TokenId> made,
                tokens_of(*model->shared, {text, bytes}, how));
@@ -76,6 +76,12 @@ pelton_status pelton_detokenize(const pelton_model* model, const int32_t* tokens
     TRY(check_given(bytes, "bytes"));
     if (count > 0) TRY(check_given(tokens, "tokens"));
     TRY_ASSIGN(const pelton::tokenizer::Tokenizer* tokenizer, model->shared->loaded->tokenizer());
+    for (const int32_t token : std::span(tokens, count)) {
+      if (token >= 0 && token < model->shared->loaded->config().vocab_size) continue;
+      return pelton::Error{pelton::ErrorCode::kInvalidArgument,
+                           fmt::format("'tokens': {} is none of the vocabulary's", token),
+                           "tokens"};
+    }
     const std::string made = tokenizer->decode(std::span(tokens, count));
     return fill(std::span<const char>(made), text, bytes);
   });

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,11 +15,13 @@ namespace {
 
 constexpr size_t kDigits = 32;
 
-// Empty if there is no such file.
+// Empty if there is no such file. By whatever path it is named, it is the same.
 std::string state_of(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {};
-  return fmt::format("{}\n{} {}.{}\n", path, status.st_size, status.st_mtim.tv_sec,
+  std::error_code failed;
+  const std::string real = std::filesystem::canonical(path, failed).string();
+  return fmt::format("{}\n{} {}.{}\n", failed ? path : real, status.st_size, status.st_mtim.tv_sec,
                      status.st_mtim.tv_nsec);
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "console/pages.h"
+
 namespace pelton::console {
 namespace {
 
@@ -76,8 +78,7 @@ class EventStreams::Stream : public std::enable_shared_from_this<Stream> {
 void EventStreams::follow(const net::HttpRequest& request,
                           const std::shared_ptr<net::Exchange>& exchange) {
   // Pages of other sites could take all streams that there are.
-  const std::string_view site = request.headers.get("Sec-Fetch-Site");
-  if (!site.empty() && site != "same-origin" && site != "none") {
+  if (!is_own_page(request)) {
     return exchange->send(refusal(403, "forbidden_origin", "this is for the console's own page"));
   }
   if (request.method == "HEAD") return exchange->send({.status = 200, .headers = {}, .body = {}});

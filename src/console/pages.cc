@@ -35,6 +35,16 @@ net::HttpResponse only_for_reading(const net::HttpRequest& request) {
   return response;
 }
 
+bool is_own_page(const net::HttpRequest& request) {
+  const std::string_view site = request.headers.get("Sec-Fetch-Site");
+  if (!site.empty()) return site == "same-origin" || site == "none";
+  const std::string_view origin = request.headers.get("Origin");
+  const size_t authority = origin.find("://");
+  return origin.empty() ||
+         (authority != std::string_view::npos &&
+          net::equals_without_case(origin.substr(authority + 3), request.headers.get("Host")));
+}
+
 bool is_console_path(std::string_view path) {
   return path == kPath || (path.starts_with(kPath) && path[kPath.size()] == '/');
 }

@@ -15,7 +15,7 @@ namespace pelton::console {
 struct Config {
   std::string version;
   // Of "chat", "models", "chains", "live", "fleet", "scaling", "requests", "routing", "splits",
-  // "health", "configuration", "capacity", "chain_figures".
+  // "health", "configuration", "capacity", "chain_figures", "server_health".
   std::vector<std::string_view> pages;
   // Where the chat is, if it is at another listener of the same host; 0: here, or nowhere.
   int chat_port = 0;
@@ -27,6 +27,10 @@ std::string config_body(const Config& config);
 
 // Whether the path is the console's: "/console", or below it.
 bool is_console_path(std::string_view path);
+
+// Whether the page that asks is this console's own. Browsers say whose it is; what is no browser is
+// steered by nobody else's page.
+bool is_own_page(const net::HttpRequest& request);
 
 // The answer to a GET or HEAD of such a path; 404 for what is not there.
 net::HttpResponse console_reply(const net::HttpRequest& request, const Config& config);

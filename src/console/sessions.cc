@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "console/pages.h"
 #include "net/json_response.h"
 #include "net/url.h"
 
@@ -60,18 +61,6 @@ std::string_view cookie_of(const net::HttpRequest& request) {
   return {};
 }
 
-// Whether the page that asks is this console's own. Browsers say whose it is; what is no browser is
-// steered by nobody else's page.
-bool is_own_page(const net::HttpRequest& request) {
-  const std::string_view site = request.headers.get("Sec-Fetch-Site");
-  if (!site.empty()) return site == "same-origin" || site == "none";
-  const std::string_view origin = request.headers.get("Origin");
-  const size_t authority = origin.find("://");
-  return origin.empty() ||
-         (authority != std::string_view::npos &&
-          net::equals_without_case(origin.substr(authority + 3), request.headers.get("Host")));
-}
-
 net::HttpResponse other_page() {
   return refusal(403, "forbidden_origin", "this is for the console's own page");
 }
@@ -121,6 +110,13 @@ net::HttpResponse Sessions::answer(const net::HttpRequest& request) {
 void Sessions::end_all() {
   std::lock_guard lock(mutex_);
   sessions_.clear();
+}
+
+std::optional<Sessions::Account> Sessions::whose(const net::HttpRequest& request) {
+  std::lock_guard lock(mutex_);
+  const auto found = find(request);
+  if (found == sessions_.end()) return std::nullopt;
+  return found->second.account;
 }
 
 std::variant<Sessions::Account, net::HttpResponse> Sessions::admit(

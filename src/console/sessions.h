@@ -53,6 +53,9 @@ class Sessions {
   // No key is an operator's any more.
   void end_all();
 
+  // Whose cookie a request has; none: nobody's that is in force. It says nothing of what he may.
+  std::optional<Account> whose(const net::HttpRequest& request);
+
   // Who makes this change; an answer if nobody does who may: of another page (403), without a valid
   // cookie (401), without the token (403).
   std::variant<Account, net::HttpResponse> admit(const net::HttpRequest& request);

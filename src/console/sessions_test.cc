@@ -172,6 +172,14 @@ TEST_F(ConsoleSessions, AChangeNeedsCookieTokenPageAndAddress) {
   EXPECT_EQ(with([&](Sent& s) { s.token = token_of(another); }), 403) << "another session's";
 }
 
+TEST_F(ConsoleSessions, WhoseARequestIsIsKnownWithoutItsToken) {
+  const Sent sent{.method = "PUT", .cookie = cookie_of(sign_in("right"))};
+  ASSERT_EQ(admitted(sent), 403);
+  ASSERT_TRUE(sessions_.whose(request(sent)).has_value());
+  EXPECT_EQ(sessions_.whose(request(sent))->name, "ann");
+  EXPECT_FALSE(sessions_.whose(request({.method = "PUT"})).has_value());
+}
+
 TEST_F(ConsoleSessions, EndAfterTwelveHoursAndWithTheKey) {
   const net::HttpResponse in = sign_in("right");
   clock_.advance_ns((Sessions::kSeconds - 1) * kSecond_ns);

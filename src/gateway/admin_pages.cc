@@ -13,6 +13,7 @@
 #include "api/error.h"
 #include "base/json_writer.h"
 #include "gateway/fleet_metrics.h"
+#include "gateway/fleet_sampler.h"
 #include "gateway/limits_page.h"
 #include "net/json_response.h"
 #include "net/query_check.h"
@@ -51,6 +52,7 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("failures").integer(row.failures).key("reason").string(row.reason);
   w.key("fingerprint").string(row.fingerprint);
   w.key("names_agree").boolean(row.names_agree).key("bias").number(row.bias);
+  w.key("reports").boolean(reports_now(row.state));
   w.key("kv_used").number(row.load.kv_used).key("kind").string(worker_kind_name(row.kind));
   w.key("role").string(worker_role_name(row.role));
   if (row.next_role) w.key("next_role").string(worker_role_name(*row.next_role));

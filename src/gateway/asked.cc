@@ -99,6 +99,13 @@ std::string beginning_of_message(const std::string& bytes) {
   return "";
 }
 
+// NAME of /v1/model_cards/NAME, which may have slashes in it.
+std::optional<std::string> model_of_card(std::string_view path) {
+  constexpr std::string_view kCards = "/v1/model_cards/";
+  if (!path.starts_with(kCards)) return std::nullopt;
+  return std::string(path.substr(kCards.size()));
+}
+
 }  // namespace
 
 std::string asked_session(const net::HttpRequest& request) {
@@ -130,6 +137,7 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
     return model_of_message<v1::TokenizeRequest>(request.body);
   }
   if (request.path == cluster::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
+  if (auto model = model_of_card(request.path)) return *std::move(model);
   if (request.body.empty() || is_multipart(request)) return std::string();
   if (request.path == "/generate" || request.path == "/generate_stream") {
     return api::generate_model_asked(request.body);
@@ -176,6 +184,63 @@ bool asks_for_work(const net::HttpRequest& request) {
   const std::string_view path = request.path;
   return path != cluster::kGrpcTokenize &&
          std::ranges::none_of(kFree, [&](std::string_view end) { return path.ends_with(end); });
+}
+
+bool wakes_a_replica(const net::HttpRequest& request) {
+  constexpr std::string_view kPaths[] = {"/v1/chat/completions",
+                                         "/v1/chat/completions/input_tokens",
+                                         "/v1/chat/completions/render",
+                                         "/v1/completions",
+                                         "/v1/completions/render",
+                                         "/v1/responses",
+                                         "/v1/responses/input_tokens",
+                                         "/v1/messages",
+                                         "/v1/messages/count_tokens",
+                                         "/v1/embeddings",
+                                         "/v1/rerank",
+                                         "/v1/reranking",
+                                         "/v1/score",
+                                         "/v1/classify",
+                                         "/v1/moderations",
+                                         "/v1/audio/transcriptions",
+                                         "/v1/audio/translations",
+                                         "/v1/audio/speech",
+                                         "/v2/embed",
+                                         "/v2/rerank",
+                                         "/inference/v1/generate",
+                                         "/invocations",
+                                         "/api/chat",
+                                         "/api/generate",
+                                         "/api/embed",
+                                         "/api/embeddings",
+                                         "/api/show",
+                                         "/classify",
+                                         "/completion",
+                                         "/completions",
+                                         "/chat/completions",
+                                         "/embed",
+                                         "/embed_all",
+                                         "/similarity",
+                                         "/predict",
+                                         "/embedding",
+                                         "/embeddings",
+                                         "/generate",
+                                         "/generate_stream",
+                                         "/infill",
+                                         "/pooling",
+                                         "/rerank",
+                                         "/reranking",
+                                         "/score",
+                                         "/tokenize",
+                                         "/detokenize",
+                                         "/apply-template",
+                                         kFiles,
+                                         kBatches,
+                                         cluster::kGrpcGenerate,
+                                         cluster::kGrpcTokenize,
+                                         cluster::kGrpcEmbed};
+  if (request.method != "POST") return false;
+  return std::ranges::find(kPaths, std::string_view(request.path)) != std::end(kPaths);
 }
 
 bool is_explained_path(std::string_view path) {

@@ -13,9 +13,10 @@
 
 namespace pelton::gateway {
 
-// The model's name, of a body or a gRPC message; empty: it names none, or its body is no JSON by
-// its Content-Type (is_multipart()). kInvalidArgument: the body is no JSON, or what it asks for is
-// a matter of its reader (two keys "model"): the worker must not be the one who decides that.
+// The model's name, of a body, a gRPC message or a model card's path; empty: it names none, or its
+// body is no JSON by its Content-Type (is_multipart()). kInvalidArgument: the body is no JSON, or
+// what it asks for is a matter of its reader (two keys "model"): the worker must not be the one who
+// decides that.
 Result<std::string> asked_model(const net::HttpRequest& request);
 
 // A form with files, of which nothing is read here.
@@ -37,6 +38,10 @@ std::string asked_user(const net::HttpRequest& request);
 
 // Whether a model has to compute for it: what counts against its key's limits.
 bool asks_for_work(const net::HttpRequest& request);
+
+// Whether a replica is started for it, where its pool has none: what a model answers, or a worker is
+// to keep. Whatever else there is, unknown paths among it, starts nothing.
+bool wakes_a_replica(const net::HttpRequest& request);
 
 // Whether POST of this path asks a model for something by a body of JSON: what x-pelton-explain and
 // `pelton fleet explain` say the decision of.

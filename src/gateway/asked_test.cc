@@ -29,6 +29,7 @@ TEST(Asked, AModelIsNamedByABodyOrAMessage) {
   EXPECT_EQ(model(chat, R"({"model":"a"})"), "a");
   EXPECT_EQ(model(chat, R"({"messages":[]})"), "");
   EXPECT_EQ(model(chat, ""), "");
+  EXPECT_EQ(asked_model(request("GET", "/v1/model_cards/org/a")).value(), "org/a");
   v1::GenerateRequest message;
   message.set_model("b");
   const std::string path(cluster::kGrpcGenerate);
@@ -107,6 +108,22 @@ TEST(Asked, WhatOnlyCountsTokensIsNoWork) {
   }
   EXPECT_FALSE(asks_for_work(request("GET", "/v1/responses/resp_1")));
   EXPECT_FALSE(asks_for_work(request("POST", std::string(cluster::kGrpcTokenize))));
+}
+
+TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
+  for (const char* const path :
+       {"/v1/chat/completions", "/v1/embeddings", "/tokenize", "/v1/files", "/v1/batches"}) {
+    EXPECT_TRUE(wakes_a_replica(request("POST", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("GET", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("OPTIONS", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("HEAD", path))) << path;
+  }
+  EXPECT_TRUE(wakes_a_replica(request("POST", std::string(cluster::kGrpcGenerate))));
+  for (const char* const path :
+       {"/ping", "/version", "/api/version", "/props", "/v1/nowhere", "/"}) {
+    EXPECT_FALSE(wakes_a_replica(request("GET", path))) << path;
+    EXPECT_FALSE(wakes_a_replica(request("POST", path))) << path;
+  }
 }
 
 TEST(Asked, AnAnswersFirstBytesSayItsId) {

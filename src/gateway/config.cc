@@ -720,7 +720,12 @@ Result<void> add_workers(std::string_view text, const std::string& file, Gateway
 Result<GatewayConfig> read_gateway_config(const std::string& file, const ConfigRules& rules) {
   const Result<std::string> text = base::read_file(file, size_t{1} << 20);
   if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
-  TRY_ASSIGN(GatewayConfig config, parse_gateway_config(*text, file, rules));
+  return complete_gateway_config(*text, file, rules);
+}
+
+Result<GatewayConfig> complete_gateway_config(std::string_view text, const std::string& file,
+                                              const ConfigRules& rules) {
+  TRY_ASSIGN(GatewayConfig config, parse_gateway_config(text, file, rules));
   if (config.workers_file.empty()) return config;
   const Result<std::string> more = base::read_file(config.workers_file, size_t{1} << 20);
   if (!more.ok()) return Error{ErrorCode::kBadConfig, more.error().message, {}};

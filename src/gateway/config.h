@@ -201,7 +201,9 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
                                            const ConfigRules& rules);
 // The workers of another file, behind those that there are: one that is known is the same one.
 Result<void> add_workers(std::string_view text, const std::string& file, GatewayConfig& config);
-// With what its workers_file says.
+// With what its workers_file says. `file`: what the text is called in errors.
+Result<GatewayConfig> complete_gateway_config(std::string_view text, const std::string& file,
+                                              const ConfigRules& rules);
 Result<GatewayConfig> read_gateway_config(const std::string& file, const ConfigRules& rules);
 
 }  // namespace pelton::gateway

@@ -20,6 +20,7 @@ void write_pools(base::JsonWriter& w, std::span<const Fleet::Row> workers) {
     PoolNow& pool = pools[row.pool];
     ++pool.workers;
     if (row.state == cluster::WorkerState::kReady) ++pool.ready;
+    if (!reports_now(row.state)) continue;
     pool.running += row.load.running;
     pool.waiting += row.load.waiting;
   }
@@ -43,11 +44,17 @@ void write_worker(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("running").integer(row.load.running).key("waiting").integer(row.load.waiting);
   w.key("role").string(cluster::worker_role_name(row.role));
   w.key("kv_used").number(row.load.kv_used);
+  // What it last said of its load stands there still; whether it says so now is another thing.
+  w.key("reports").boolean(reports_now(row.state));
   w.key("requests").integer(row.requests).key("failures").integer(row.failures);
   w.end_object();
 }
 
 }  // namespace
+
+bool reports_now(cluster::WorkerState state) {
+  return state != cluster::WorkerState::kDown && state != cluster::WorkerState::kJoining;
+}
 
 std::string FleetSampler::sample(const Sums& sums, std::span<const Fleet::Row> workers,
                                  int64_t now_ns, int64_t unix_ms) {

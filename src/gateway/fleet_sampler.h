@@ -45,6 +45,9 @@ class FleetSampler {
   int64_t ended_ns_ = 0;                                           // 0: there was none
 };
 
+// Whether a worker in this state says what its load is; what it said last stays in its row.
+bool reports_now(cluster::WorkerState state);
+
 // By name and address.
 std::map<std::string, std::string> worker_rows(std::span<const Fleet::Row> workers);
 // By pool: {"pool":…,"ok":…,"client_error":…,"error":…,"left":…,"held":…}.

@@ -62,7 +62,7 @@ TEST(FleetSampler, PoolsAreSummedOverTheirWorkers) {
                                            worker("y", "a", cluster::WorkerState::kDown, 3),
                                            worker("z", "b", cluster::WorkerState::kReady, 0)};
   const Json sample = object(FleetSampler().sample({}, workers, 1, 0));
-  EXPECT_EQ(at(sample, {"pools", "a"}), R"({"workers":2,"ready":1,"running":5,"waiting":2})");
+  EXPECT_EQ(at(sample, {"pools", "a"}), R"({"workers":2,"ready":1,"running":2,"waiting":1})");
   EXPECT_EQ(at(sample, {"pools", "b", "ready"}), "1");
 }
 
@@ -74,6 +74,14 @@ TEST(FleetSampler, ASampleIsShort) {
                              cluster::WorkerState::kReady, 1'000'000'000));
   }
   EXPECT_LT(FleetSampler().sample({}, workers, 1, 0).size(), 4096);
+}
+
+TEST(FleetSampler, WhatAWorkerSaidBeforeItFellSilentIsNotItsLoad) {
+  const std::vector<Fleet::Row> workers = {worker("x", "a", cluster::WorkerState::kDown, 4)};
+  const auto rows = worker_rows(workers);
+  EXPECT_NE(rows.begin()->second.find(R"("reports":false)"), std::string::npos);
+  EXPECT_FALSE(reports_now(cluster::WorkerState::kDown));
+  EXPECT_TRUE(reports_now(cluster::WorkerState::kSuspect));
 }
 
 TEST(FleetSampler, RowsSayWhoIsThereAndWhatBecameOfRequests) {

@@ -397,6 +397,11 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (is_list_of_workers_own(request) && fleet_.supply(routed->pool->name).ready > 1) {
     return refuse(lists_are_workers_own());
   }
+  // What starts no replica is none of the demand either, wherever one is there to answer it.
+  const bool wakes = wakes_a_replica(request);
+  if (!wakes && gate_of(routed->pool->name) && fleet_.supply(routed->pool->name).ready == 0) {
+    return refuse(no_replica_for_this());
+  }
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_transfer(config, request)) {
@@ -426,7 +431,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
-  relayed->gate = gate_of(pool->name);
+  if (wakes) relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
   const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
@@ -753,6 +758,9 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   }
   if (request.method == "GET" && request.path == "/v1/routes") {
     return exchange->send(net::json_response(routes_body()));
+  }
+  if (request.method == "GET" && request.path == "/debug/ledger") {
+    return exchange->send(net::json_response(ledger_body()));
   }
   if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;

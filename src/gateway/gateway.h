@@ -25,6 +25,7 @@
 #include "gateway/dns_source.h"
 #include "gateway/etcd_source.h"
 #include "gateway/fleet.h"
+#include "gateway/fleet_conditions.h"
 #include "gateway/fleet_sampler.h"
 #include "gateway/id_homes.h"
 #include "gateway/kubernetes_source.h"
@@ -83,6 +84,10 @@ class Gateway {
 
   // For the operator's console; any thread (gateway_operators.cc).
   FleetSampler::Sums sums() const;
+  // For the alerts that it can hold against itself; of pools only what is held.
+  FleetConditions::Counts condition_counts() const;
+  // What it holds just now, and what it knows of its workers: GET /debug/ledger.
+  std::string ledger_body() const;
   // Whether any key is an operator's; where none is, nobody signs in.
   bool has_operators() const;
   // Whose key this is, if it is an operator's.

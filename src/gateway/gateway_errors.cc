@@ -12,6 +12,15 @@ api::ApiError loop_detected() {
           .code = "loop_detected"};
 }
 
+api::ApiError no_replica_for_this() {
+  return {.status = 503,
+          .message = "no replica of this model runs, and a request of this kind starts none",
+          .type = "server_error",
+          .param = {},
+          .code = "no_replica",
+          .retry_after_s = 1};
+}
+
 api::ApiError no_worker_in_region() {
   return {.status = 503,
           .message = "no worker of the region that this key is tied to is there for this model",

@@ -6,6 +6,7 @@
 #include "gateway/config_text.h"
 #include "gateway/gateway.h"
 #include "gateway/key_scopes.h"
+#include "telemetry/process_usage.h"
 
 namespace pelton::gateway {
 
@@ -76,6 +77,52 @@ std::string Gateway::routes_body() const {
   for (const RouteConfig& route : settings->config.routes) write_route(w, route);
   w.end_array().end_object();
   return body;
+}
+
+// `clean`: no request is open, held or waited for, and none is suspected of ending workers.
+std::string Gateway::ledger_body() const {
+  const FleetSampler::Sums sums = this->sums();
+  int64_t held = 0;
+  for (const auto& [pool, count] : sums.held) held += count;
+  const size_t suspects = quarantine_.size();
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("clean").boolean(sums.open == 0 && held == 0 && suspects == 0);
+  w.key("state").string(draining_ ? "draining" : "serving");
+  w.key("requests").begin_object().key("open").integer(sums.open);
+  w.key("waiting").integer(sums.waiting).key("held").integer(held);
+  w.key("suspects").integer(static_cast<int64_t>(suspects)).end_object();
+  w.key("workers").begin_array();
+  for (const Fleet::Row& row : fleet_.rows()) {
+    w.begin_object().key("name").string(row.name).key("pool").string(row.pool);
+    w.key("state").string(worker_state_name(row.state));
+    w.key("reports").boolean(reports_now(row.state));
+    w.key("running").integer(row.load.running).key("waiting").integer(row.load.waiting);
+    w.key("uncounted").integer(row.uncounted).key("slots").integer(row.record.slots);
+    w.key("kv_used").number(row.load.kv_used).key("report_age_ms").integer(row.report_age_ms);
+    w.end_object();
+  }
+  w.end_array().key("process");
+  telemetry::write_process(w);
+  w.end_object();
+  return body;
+}
+
+FleetConditions::Counts Gateway::condition_counts() const {
+  const FleetSampler::Sums sums = this->sums();
+  FleetConditions::Counts counts{.interrupted = sums.interrupted, .unserved = sums.unserved};
+  for (const GatewayFigures::Ended& pool : sums.ended) {
+    for (const int64_t ended : pool.by_outcome) counts.requests += ended;
+  }
+  using State = cluster::WorkerState;
+  for (const Fleet::Row& row : fleet_.rows()) {
+    const bool is_able = row.state == State::kReady || row.state == State::kSuspect ||
+                         row.state == State::kUnverified;
+    counts.able += is_able ? 1 : 0;
+    counts.down += row.state == State::kDown ? 1 : 0;
+  }
+  for (const auto& [pool, held] : sums.held) counts.pools.push_back({.name = pool, .held = held});
+  return counts;
 }
 
 bool Gateway::has_routes() const {

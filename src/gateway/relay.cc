@@ -65,6 +65,12 @@ bool is_busy(int status) {
   return status == 429 || status == 503;
 }
 
+// It is being stopped: what it says is no answer to a request that another one may have.
+bool is_leaving(const net::HttpResponse& answer) {
+  constexpr std::string_view kSays = "The server is shutting down";
+  return answer.status == 503 && answer.body.find(kSays) != std::string::npos;
+}
+
 }  // namespace
 
 void Relay::start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -481,6 +487,10 @@ void Relay::send_whole(net::HttpResponse answer) {
   if (foreign_ && is_its_pools_fault(answer.status)) {
     return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
+  // One that replaces it comes: it is looked for, or waited for, in its client's stead.
+  if (request_.gate && !foreign_ && is_leaving(answer)) {
+    return end_attempt(Failure::kLeaving, "it is being stopped");
+  }
   if (is_elsewhere(answer.status)) {
     const int status = answer.status;
     if (!begun()) refusal_ = std::move(answer);
@@ -625,8 +635,8 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     failures_ = 0;
     tried_ = {assignment_.worker};  // others that failed before are as good as any again
   }
-  const bool said_no =
-      failure == Failure::kBusy || failure == Failure::kRefused || failure == Failure::kAnother;
+  const bool said_no = failure == Failure::kBusy || failure == Failure::kLeaving ||
+                       failure == Failure::kRefused || failure == Failure::kAnother;
   if (!said_no) stalled_ns_ = services_.clock.now_ns();
   const bool is_lost = failure == Failure::kLost || failure == Failure::kDown;
   if (!is_lost && std::exchange(is_trial_, false)) {
@@ -659,7 +669,8 @@ void Relay::go_on(Failure failure) {
   if (request_.is_copy) return give_up(502, "worker_failed", "the worker that was tried failed");
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
-    const bool is_for_now = failure == Failure::kBusy || failure == Failure::kAnother;
+    const bool is_for_now =
+        failure == Failure::kBusy || failure == Failure::kAnother || failure == Failure::kLeaving;
     if (!is_for_now && ++failures_ > kMovesMax) {
       return give_up(502, "worker_failed", "the workers that were tried failed");
     }
@@ -677,7 +688,7 @@ void Relay::go_on(Failure failure) {
   // Nobody knows a foreign one's starts.
   const bool is_free = (is_anew && failure == Failure::kLost && !foreign_) ||
                        failure == Failure::kDown || failure == Failure::kAnother ||
-                       failure == Failure::kUnknown ||
+                       failure == Failure::kLeaving || failure == Failure::kUnknown ||
                        (failure == Failure::kUnreached && request_.gate);
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {

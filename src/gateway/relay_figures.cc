@@ -120,6 +120,7 @@ GatewayFigures::Retry Relay::retry_of(Failure failure) {
     case Failure::kDown:
       return Retry::kDown;
     case Failure::kBusy:
+    case Failure::kLeaving:
       return Retry::kBusy;
     case Failure::kAnother:
       return Retry::kRestarted;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/command_line.h"
+#include "cli/wording.h"
 #include "gateway/config_table.h"
 #include "gateway/schedule_config.h"
 
@@ -38,7 +39,8 @@ Result<void> read_rule(const ConfigTable& table, PoolPolicy& policy) {
   if (found == kRules.end()) {
     return table.bad("policy",
                      "must be concurrency, slo to keep 'ttft' and 'itl', or kpa for Knative's "
-                     "arithmetic");
+                     "arithmetic" +
+                         cli::did_you_mean(rule, {"concurrency", "slo", "kpa"}));
   }
   policy.rule = *found;
   TRY(table.read("ttft", {1e-3, 3600}, policy.slo.first_token_s));
@@ -70,6 +72,20 @@ Result<void> read_limits(const ConfigTable& table, PoolPolicy& policy) {
   TRY(table.read("price", {0, kPriceMax}, policy.price_each));
   TRY(table.read("max_price", {1e-6, kPriceMax}, policy.price_max));
   return read_schedules(table, policy.schedules);
+}
+
+// The policy's names of settings, as the file has them.
+std::string in_words_of_file(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"gpus_max", "max_gpus"}, {"gpus_each", "gpus"},   {"price_max", "max_price"},
+      {"price_each", "price"},  {"replicas_max", "max"}, {"replicas_min", "min"}};
+  for (const auto& [from, to] : kNames) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+      text.replace(at, from.size(), to);
+      at += to.size();
+    }
+  }
+  return text;
 }
 
 // As a policy's setting is called in the file.
@@ -191,7 +207,13 @@ Result<void> read_simulated(const ConfigTable& table, LaunchConfig& launch) {
     return {};
   }));
   TRY(table.read("reclaim_after", {0, 1e9}, simulated.reclaim_after_s));
-  return table.read("reclaim_notice", {0, kDay_s}, simulated.reclaim_notice_s);
+  TRY(table.read("reclaim_notice", {0, kDay_s}, simulated.reclaim_notice_s));
+  if (simulated.reclaim_after_s > 0 && simulated.reclaim_notice_s >= simulated.reclaim_after_s) {
+    return table.bad("reclaim_notice",
+                     fmt::format("({:g}) is not less than 'reclaim_after' ({:g})",
+                                 simulated.reclaim_notice_s, simulated.reclaim_after_s));
+  }
+  return {};
 }
 
 Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
@@ -371,7 +393,9 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   TRY(read_rule(table, policy));
   std::string mode = scaling.is_advised_only ? "advise" : "act";
   TRY(table.read("mode", mode));
-  if (mode != "act" && mode != "advise") return table.bad("mode", "must be act or advise");
+  if (mode != "act" && mode != "advise") {
+    return table.bad("mode", "must be act or advise" + cli::did_you_mean(mode, {"act", "advise"}));
+  }
   scaling.is_advised_only = mode == "advise";
   TRY(table.read("window", {6, kHour_s}, policy.window_s));
   std::optional<double> share;
@@ -394,7 +418,8 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   }
   const Result<void> sound = policy.check();
   if (sound.ok()) return {};
-  return table.bad(key_of(sound.error().field), "does not fit: " + sound.error().message);
+  return table.bad(key_of(sound.error().field),
+                   "does not fit: " + in_words_of_file(sound.error().message));
 }
 
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,

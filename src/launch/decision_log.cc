@@ -1,5 +1,6 @@
 #include "launch/decision_log.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,11 +20,9 @@ void DecisionLog::note(std::span<const FleetScaler::PoolState> states, int64_t u
     base::JsonWriter w(rows_[fmt::format("{:019}", ++number_)]);
     w.begin_object().key("n").integer(number_).key("at").integer(unix_ms);
     w.key("pool").string(state.pool).key("desired").integer(state.decision.desired).key("before");
-    if (is_new) {
-      w.null();
-    } else {
-      w.integer(before.desired);
-    }
+    // Of the first one: what was there before it ordered any.
+    const auto ordered = static_cast<int>(state.starts);
+    w.integer(is_new ? std::max(state.ready + state.starting - ordered, 0) : before.desired);
     w.key("reason").string(autoscaler::reason_name(state.decision.reason));
     w.key("text").string(state.announcement.failure.empty() ? state.decision.text()
                                                             : state.announcement.failure);

@@ -38,8 +38,7 @@ TEST(DecisionLog, HasALineForEachChange) {
   note(2, Reason::kDemand);
   note(3, Reason::kDemand);
   note(3, Reason::kPanic);
-  EXPECT_EQ(lines(log),
-            (std::vector<std::string>{"a null 2 demand", "a 2 3 demand", "a 3 3 panic"}));
+  EXPECT_EQ(lines(log), (std::vector<std::string>{"a 0 2 demand", "a 2 3 demand", "a 3 3 panic"}));
   std::vector<FleetScaler::PoolState> fails = {state("a", 3, Reason::kPanic)};
   fails[0].announcement.failure = "no such model";
   log.note(fails, 2);

@@ -244,6 +244,10 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
     pool.remembered_ready_ns.erase(before);
     return true;
   }
+  if (replica.is_found) {
+    log_.info(fmt::format("{} is ready; it was found", shown(replica.order)));
+    return true;
+  }
   log_.info(fmt::format("{} {} {:.2f} s after its order", shown(replica.order),
                         replica.phase == Phase::kStandby ? "stands by" : "is ready",
                         seconds(now_ns - replica.ordered_ns)));
@@ -254,27 +258,33 @@ void FleetScaler::note_gone(Pool& pool, const Replica& replica, const LaunchedRe
                             int64_t now_ns) {
   const std::string how = ended == nullptr ? "has vanished" : ended->ended;
   if (replica.is_overdue) {
-    return note_failed_start(pool, "it did not advance", false, now_ns);
+    return note_failed_start(pool, "it did not advance", false, replica.ordered_ns, now_ns);
   }
   if (replica.phase == Phase::kStopping) return;
   if (replica.phase == Phase::kStarting) {
-    return note_failed_start(pool, how, ended != nullptr && ended->is_hopeless, now_ns);
+    return note_failed_start(pool, how, ended != nullptr && ended->is_hopeless, replica.ordered_ns,
+                             now_ns);
   }
   ++pool.state.lost;
   log_.warning(fmt::format("{} is lost: {}", shown(replica.order), how));
 }
 
 void FleetScaler::note_failed_start(Pool& pool, const std::string& how, bool is_hopeless,
-                                    int64_t now_ns) {
+                                    int64_t ordered_ns, int64_t now_ns) {
   ++pool.state.failed_starts;
-  pool.failures = std::min(pool.failures + 1, 16);
-  const double again_s = std::min(static_cast<double>(1 << (pool.failures - 1)), kAgainMax_s);
-  pool.start_again_ns = now_ns + nanoseconds(again_s);
+  // Those that were ordered before the last one failed are of the same attempt.
+  if (ordered_ns > pool.failed_ns) {
+    pool.failed_ns = now_ns;
+    pool.failures = std::min(pool.failures + 1, 16);
+    const double again_s = std::min(static_cast<double>(1 << (pool.failures - 1)), kAgainMax_s);
+    pool.start_again_ns = now_ns + nanoseconds(again_s);
+  }
   if (is_hopeless || pool.failures >= kFailuresMax) pool.failure = how;
   // When it may be tried again is a moment to decide at.
   pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
-  log_.error(fmt::format("a replica of '{}' did not start: {}; the next attempt in {:g} s",
-                         pool.asked.name, how, again_s));
+  log_.error(fmt::format("a replica of '{}' did not start: {}; the next attempt in {:.1f} s",
+                         pool.asked.name, how,
+                         std::max(seconds(pool.start_again_ns - now_ns), 0.0)));
 }
 
 void FleetScaler::end_overdue(Pool& pool, int64_t now_ns) {
@@ -343,7 +353,8 @@ PoolFacts FleetScaler::facts(Pool& pool) const {
          .reclaimed = replica.is_reclaimed,
          // One that has been asked to end cannot be recalled.
          .healthy = replica.phase != Phase::kStopping && replica.silent_ns == 0,
-         .stands_by = replica.phase == Phase::kStarting && replica.stands_by});
+         .stands_by = replica.phase == Phase::kStarting && replica.stands_by,
+         .found = replica.is_found});
     if (replica.phase == Phase::kStarting) facts.replicas.back().slots = 0;
   }
   return facts;
@@ -550,10 +561,15 @@ void FleetScaler::start_one(Pool& pool, bool stands_by, int64_t now_ns) {
   while (pool.replicas.contains(order.ordinal)) ++order.ordinal;
   pool.failure.clear();
   const Result<void> started = launcher_.start(order);
-  if (!started.ok()) return note_failed_start(pool, started.error().message, false, now_ns);
+  if (!started.ok()) {
+    return note_failed_start(pool, started.error().message, false, now_ns, now_ns);
+  }
   ++pool.state.starts;
-  pool.replicas[order.ordinal] = {
-      .order = order, .ordered_ns = now_ns, .progress_ns = now_ns, .stands_by = stands_by};
+  pool.replicas[order.ordinal] = {.order = order,
+                                  .ordered_ns = now_ns,
+                                  .progress_ns = now_ns,
+                                  .stands_by = stands_by,
+                                  .is_found = false};
 }
 
 FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
@@ -567,15 +583,17 @@ FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
 void FleetScaler::announce(Pool& pool, int64_t now_ns) {
   PoolState& state = pool.state;
   state.starting = state.ready = state.draining = state.stopping = state.standby = 0;
-  double eta_s = state.decision.terms.start_s_p90;
-  if (eta_s <= 0) eta_s = pool.asked.start_s;
-  const double start_s = eta_s;
+  double start_s = state.decision.terms.start_s_p90;
+  if (start_s <= 0) start_s = pool.asked.start_s;
+  // Of the first of those that start; of none: of one that is ordered as soon as one may be.
+  std::optional<double> comes_s;
   for (const auto& [ordinal, replica] : pool.replicas) {
     switch (replica.phase) {
       case Phase::kStarting: {
         ++state.starting;
         const double since_s = seconds(now_ns - replica.ordered_ns);
-        eta_s = std::min(eta_s, since_s < start_s ? start_s - since_s : since_s / 2);
+        const double left_s = since_s < start_s ? start_s - since_s : since_s / 2;
+        comes_s = std::min(comes_s.value_or(left_s), left_s);
         break;
       }
       case Phase::kReady:
@@ -583,7 +601,7 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
         break;
       case Phase::kStandby:
         ++state.standby;
-        eta_s = 0;  // it is woken at once
+        comes_s = 0;  // it is woken at once
         break;
       case Phase::kDraining:
         ++state.draining;
@@ -593,6 +611,8 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
         break;
     }
   }
+  const double again_s = std::max(seconds(pool.start_again_ns - now_ns), 0.0);
+  const double eta_s = comes_s.value_or(again_s + start_s);
   PoolAnnouncement announced{.phase = state.ready > 0      ? PoolPhase::kReady
                                       : state.starting > 0 ? PoolPhase::kStarting
                                                            : PoolPhase::kCold,
@@ -600,7 +620,7 @@ void FleetScaler::announce(Pool& pool, int64_t now_ns) {
   // One on standby serves what a start that failed would have.
   if (state.ready == 0 && state.starting == 0 && state.standby == 0 && !pool.failure.empty()) {
     announced.failure = pool.failure;
-    announced.again_s = std::max(seconds(pool.start_again_ns - now_ns), 0.0);
+    announced.again_s = again_s;
   }
   state.announcement = announced;
   if (pool.asked.computes_for.empty()) fleet_.announce(pool.asked.name, announced);

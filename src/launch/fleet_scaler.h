@@ -141,6 +141,7 @@ class FleetScaler {
     bool is_released = false;   // of kStandby: its KV cache's memory
     bool is_reclaimed = false;  // it will be taken back
     bool is_overdue = false;    // it was ended because it did not advance
+    bool is_found = true;       // it was there, and this one has not ordered it
     ScaledFleet::Worker worker;
   };
   struct Pool {
@@ -155,7 +156,8 @@ class FleetScaler {
     const ScaledPool asked;
     autoscaler::PoolScaler scaler;
     std::map<int, Replica> replicas;  // by ordinal
-    int failures = 0;                 // in a row
+    int failures = 0;                 // in a row: attempts, each of one start or several at once
+    int64_t failed_ns = -1;           // when the last attempt failed
     std::string failure;              // why held requests are refused
     int64_t start_again_ns = 0;
     int64_t decide_ns = 0;  // when to decide next
@@ -177,7 +179,8 @@ class FleetScaler {
   bool follow_worker(Pool& pool, Replica& replica, const std::vector<ScaledFleet::Worker>& workers,
                      int64_t now_ns);
   void note_gone(Pool& pool, const Replica& replica, const LaunchedReplica* ended, int64_t now_ns);
-  void note_failed_start(Pool& pool, const std::string& how, bool is_hopeless, int64_t now_ns);
+  void note_failed_start(Pool& pool, const std::string& how, bool is_hopeless, int64_t ordered_ns,
+                         int64_t now_ns);
   void end_overdue(Pool& pool, int64_t now_ns);
   void finish_drains(Pool& pool, int64_t now_ns);
   void decide(Pool& pool, int64_t now_ns);

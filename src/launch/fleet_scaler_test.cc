@@ -265,7 +265,7 @@ TEST_F(FleetScalerTest, WhoTakesOverTwoRolesDecidesAlike) {
     EXPECT_EQ(now.desired, scaler_->states()[role].decision.desired);
   }
   EXPECT_GT(other.states()[1].decision.desired, 5) << "as it was needed lately";
-  EXPECT_LT(forgetful.states()[1].decision.desired, 5) << "one that knows nothing of it";
+  EXPECT_GT(forgetful.states()[1].decision.desired, 5) << "who knows nothing takes nothing away";
 }
 
 // What runs may be a whole fleet: nothing is started beside it before it is seen.
@@ -498,6 +498,79 @@ TEST_F(FleetScalerTest, WhatRanBeforeIsTakenOver) {
   EXPECT_TRUE(launcher_.orders.empty());
   EXPECT_EQ(scaler_->states()[0].ready, 1);
   EXPECT_EQ(fleet_.members.size(), 1u);
+}
+
+// As after a restart of whoever decides: the last request is not known, so it may have just been.
+TEST_F(FleetScalerTest, WhatIsFoundStaysUntilItIsKnownToBeIdle) {
+  clock_.advance_ns(1000 * kSecond_ns);
+  for (const int place : {0, 1}) {
+    launcher_.replicas[place] = {
+        .order = {.pool = "p", .ordinal = place, .token = 7}, .host = "h", .port = 100 + place};
+    fleet_.known.push_back({.host = "h", .port = 100 + place, .is_ready = true, .slots = 8});
+  }
+  scale(0, 4);
+  pass(4.5);
+  EXPECT_TRUE(fleet_.drained.empty());
+  pass(600);
+  EXPECT_EQ(launcher_.running("p"), 0) << "and then goes";
+}
+
+TEST_F(FleetScalerTest, AFoundReplicaTeachesNoStartTime) {
+  clock_.advance_ns(1000 * kSecond_ns);
+  launcher_.replicas[0] = {.order = {.pool = "p", .ordinal = 0, .token = 7},
+                           .host = "h",
+                           .port = 100,
+                           .ordered_ns = clock_.now_ns() - 500 * kSecond_ns,
+                           .progress_ns = clock_.now_ns()};
+  scale(1, 4);
+  pass(1);
+  become_ready(0);
+  pass(3);
+  EXPECT_NEAR(scaler_->states()[0].decision.terms.start_s_p90, 10, 1e-9) << "as assumed";
+}
+
+TEST_F(FleetScalerTest, ALateStartCountsAgainstTheCeiling) {
+  scale(0, 1);
+  hold(1);
+  scaler_->turn(true);
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  pass(15);
+  EXPECT_NEAR(fleet_.announced.eta_s, 7.5, 0.6) << "half as long again";
+  const std::vector<ReplicaOrder>& stopped = launcher_.stopped;
+  for (int i = 0; i < 20 && stopped.empty(); ++i) {
+    EXPECT_EQ(launcher_.orders.size(), 1u) << "never beside it";
+    pass(1);
+  }
+  EXPECT_EQ(stopped.size(), 1u) << "it did not advance";
+  pass(2);
+  EXPECT_EQ(launcher_.orders.size(), 2u) << "and is replaced";
+}
+
+// It is late, and advances: below the ceiling another one is ordered, and no more than that.
+TEST_F(FleetScalerTest, LateStartsNeverExceedTheCeiling) {
+  scale(0, 3);
+  hold(1);
+  scaler_->turn(true);
+  for (int i = 0; i < 200; ++i) {
+    pass(1);
+    ASSERT_LE(launcher_.running("p"), 3);
+  }
+  EXPECT_GE(launcher_.orders.size(), 2u);
+}
+
+// They were ordered at once: one attempt has failed, not eight.
+TEST_F(FleetScalerTest, StartsThatFailTogetherAreOneAttempt) {
+  scale(8, 8);
+  ASSERT_EQ(launcher_.orders.size(), 8u);
+  for (int place = 0; place < 8; ++place) {
+    launcher_.end(place, "ended by signal 9");
+    clock_.advance_ns(10'000'000);
+    scaler_->turn(false);
+  }
+  EXPECT_EQ(fleet_.announced.failure, "");
+  EXPECT_NEAR(fleet_.announced.eta_s, 11, 0.2) << "the pause, and a start";
+  pass(1);
+  EXPECT_EQ(launcher_.orders.size(), 16u);
 }
 
 TEST_F(FleetScalerTest, OneThatIsRequeuedStartsAgain) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <fcntl.h>
@@ -24,6 +25,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kTickMs = 50;
+constexpr int kReadsMax = 16;  // of one program, before others have their turn
 constexpr std::array<const char*, 5> kInherited = {"PATH", "HOME", "LANG", "TZ", "TMPDIR"};
 
 void close_if_open(int& descriptor) {
@@ -213,9 +215,13 @@ void Processes::run() {
     }
     // Not under the lock: they may send.
     for (const Happened& one : happened) {
-      for (const std::string& line : one.lines) one.events->on_line(line);
-      one.events->on_tick();
-      if (!one.ended.empty()) one.events->on_end(one.ended);
+      try {
+        for (const std::string& line : one.lines) one.events->on_line(line);
+        one.events->on_tick();
+        if (!one.ended.empty()) one.events->on_end(one.ended);
+      } catch (const std::bad_alloc&) {
+        // That answer is lost; its call ends by its deadline.
+      }
     }
   }
 }
@@ -253,21 +259,27 @@ std::vector<Processes::Happened> Processes::look() {
   return all;
 }
 
+// So much at most, since others wait for their turn.
 void Processes::read_from(Process& process, Happened& happened) {
   char bytes[16 * 1024];
-  ssize_t count = 0;
-  while (process.out >= 0 && (count = ::read(process.out, bytes, sizeof bytes)) > 0) {
-    if (process.events == nullptr) continue;
-    process.line.append(bytes, static_cast<size_t>(count));
-    for (size_t end = 0; (end = process.line.find('\n')) != std::string::npos;) {
-      happened.lines.push_back(process.line.substr(0, end));
-      process.line.erase(0, end + 1);
-    }
-    if (process.line.size() <= process.bounds.line_bytes_max) continue;
+  ssize_t count = -1;
+  errno = EAGAIN;
+  size_t searched = process.line.size();
+  for (int turn = 0; turn < kReadsMax && process.out >= 0; ++turn) {
+    count = ::read(process.out, bytes, sizeof bytes);
+    if (count <= 0) break;
+    if (process.events != nullptr) process.line.append(bytes, static_cast<size_t>(count));
+  }
+  size_t begin = 0;
+  for (size_t end = 0; (end = process.line.find('\n', searched)) != std::string::npos;) {
+    happened.lines.push_back(process.line.substr(begin, end - begin));
+    begin = searched = end + 1;
+  }
+  process.line.erase(0, begin);
+  if (process.line.size() > process.bounds.line_bytes_max) {
     close_input(process);
     process.kill_at = steady_clock::now();
     process.line.clear();
-    break;
   }
   const bool is_closed = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
   if (!is_closed || process.out < 0) return;
@@ -291,12 +303,16 @@ void Processes::write_to(Process& process) {
 
 bool Processes::is_over(Process& process, Happened& happened) {
   int status = 0;
-  if (::waitpid(process.pid, &status, WNOHANG) == process.pid) {
+  const pid_t waited = ::waitpid(process.pid, &status, WNOHANG);
+  // Where SIGCHLD is ignored, as a parent may have left it, nobody keeps how it ended; and its
+  // number may be another's by now.
+  const bool is_unknown = waited < 0 && errno == ECHILD;
+  if (waited == process.pid || is_unknown) {
     // What it has started ends with it.
-    ::kill(-process.pid, SIGKILL);
+    if (!is_unknown) ::kill(-process.pid, SIGKILL);
     close_if_open(process.in);
     close_if_open(process.out);
-    happened.ended = end_of(status);
+    happened.ended = is_unknown ? "it has ended" : end_of(status);
     return true;
   }
   if (process.is_ending && steady_clock::now() >= process.kill_at) {

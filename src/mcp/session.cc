@@ -338,6 +338,7 @@ void Session::send_by_http(const Json& message, const std::shared_ptr<Reading>& 
 // The program, begun if none runs.
 Result<Processes::Id> Session::process() {
   const std::lock_guard lock(mutex_);
+  if (state_ == State::kClosed) return Error{ErrorCode::kCancelled, "the session is closed", ""};
   if (process_ != 0) return process_;
   const std::weak_ptr<Session> weak = weak_from_this();
   const auto with = [weak](auto work) {
@@ -399,6 +400,11 @@ void Session::end_late() {
       late.push_back(one.second.reading);
       return true;
     });
+    // It may hang: the next use begins anew.
+    if (!late.empty() && process_ != 0) {
+      processes_.end(std::exchange(process_, 0));
+      if (state_ == State::kReady) state_ = State::kNew;
+    }
   }
   for (const std::shared_ptr<Reading>& reading : late) {
     reading->finish(Error{ErrorCode::kDeadline, "the tool server took too long", ""});

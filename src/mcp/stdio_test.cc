@@ -116,6 +116,28 @@ TEST_F(Stdio, OneThatEndsIsBegunAnew) {
   EXPECT_THAT(call(*one, "x").error().message, HasSubstr("exit code 3"));
 }
 
+// A program that prints lines faster than anybody reads them is one of many.
+TEST_F(Stdio, OneThatPrintsWithoutEndKeepsNobodyElseWaiting) {
+  const auto chatter = Session::make(
+      client_, processes_,
+      {.command = {"yes", "1"}, .client_version = "1", .time_max = std::chrono::seconds(2)});
+  const auto got = std::make_shared<std::promise<Result<ToolResult>>>();
+  chatter->call_tool("python", Json(Json::Object{}),
+                     [got](Result<ToolResult> result) { got->set_value(std::move(result)); });
+  EXPECT_TRUE(call(*session("well"), "a").ok());
+  EXPECT_FALSE(got->get_future().get().ok());
+  chatter->close();
+}
+
+TEST_F(Stdio, WhereChildrenAreNotWaitedFor) {
+  std::signal(SIGCHLD, SIG_IGN);
+  const auto one = session("dies");
+  EXPECT_THAT(call(*one, "x").error().message, HasSubstr("has ended"));
+  one->close();
+  EXPECT_TRUE(all_end());
+  std::signal(SIGCHLD, SIG_DFL);
+}
+
 TEST_F(Stdio, SilenceHasAnEnd) {
   const auto one = session("silent", std::chrono::milliseconds(800));
   EXPECT_EQ(call(*one, "x").error().code, ErrorCode::kDeadline);

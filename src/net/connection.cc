@@ -127,12 +127,17 @@ bool Connection::find_version(std::string_view& bytes) {
   const std::string_view preface = Http2Session::kPreface;
   preface_ += bytes;
   bytes = preface_;
-  if (bytes.size() < preface.size() && preface.starts_with(bytes)) return false;
+  if (bytes.size() < preface.size() && preface.starts_with(bytes)) {
+    if (deadline_ == Deadline::kHeader) return false;
+    wait_for_header();
+    set_deadline(Deadline::kHeader, server_->options.header_time_max);
+    return false;
+  }
   may_be_http2_ = false;
   return true;
 }
 
-void Connection::begin_http2(std::string_view bytes) {
+void Connection::begin_http2(const std::string& bytes) {
   phase_ = Phase::kAnswering;
   http2_ = std::make_unique<Http2Connection>(*this);
   http2_->on_bytes(bytes);
@@ -157,7 +162,8 @@ void Connection::refuse(const HttpReject& refusal) {
 }
 
 void Connection::drain() {
-  const bool idle = phase_ == Phase::kReading && reader_.state() == RequestReader::State::kIdle;
+  const bool idle = phase_ == Phase::kReading && preface_.empty() &&
+                    reader_.state() == RequestReader::State::kIdle;
   if (idle || phase_ == Phase::kHandshake) return close_now();
   if (http2_ != nullptr && phase_ == Phase::kAnswering) return http2_->drain();
   reply_.keep_alive = false;
@@ -234,7 +240,7 @@ void Connection::on_bytes(std::string_view bytes) {
   if (http2_ != nullptr) return http2_->on_bytes(bytes);
   if (may_be_http2_) {
     if (!find_version(bytes)) return wait_readable();
-    if (bytes.starts_with(Http2Session::kPreface)) return begin_http2(bytes);
+    if (bytes.starts_with(Http2Session::kPreface)) return begin_http2(std::exchange(preface_, {}));
   }
   reader_.append(bytes);
   if (!preface_.empty()) std::string().swap(preface_);

@@ -154,7 +154,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Which version it is; connection_http2.cc does the rest. False: more bytes will say.
   bool find_version(std::string_view& bytes);
-  void begin_http2(std::string_view bytes);
+  void begin_http2(const std::string& bytes);
 
   // As a WebSocket; connection_websocket.cc.
   void on_websocket_bytes(std::string_view bytes);

@@ -1,6 +1,7 @@
 #include "net/connection_http2.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,8 @@ using std::chrono::steady_clock;
 
 // Put together at a time, so that what one stream says does not wait for what all others said.
 constexpr size_t kFramesBytes = 64 * 1024;
+// Of answers that wait for a peer to read them. While there are more, its further requests wait.
+constexpr size_t kUnsentBytes = size_t{1} << 20;
 
 Http2Session::Limits limits_of(const HttpServer::Options& options) {
   Http2Session::Limits limits;
@@ -54,10 +57,8 @@ void Http2Connection::on_bytes(std::string_view bytes) {
     refuse(bodies_.rbegin()->first,
            {503, "too_many_bytes", "too many large requests are being read just now"});
   }
-  if (session_.is_in_header() && !std::exchange(was_in_header_, true)) {
-    header_since_ = steady_clock::now();
-  }
-  was_in_header_ = session_.is_in_header();
+  const int32_t header = session_.header_stream();
+  if (header != std::exchange(header_stream_, header)) header_since_ = steady_clock::now();
   connection_.schedule_flush();
   if (goes_on) connection_.wait_readable();
 }
@@ -73,6 +74,7 @@ void Http2Connection::handle(const Http2Session::Event& event) {
         session_.leave_body(event.stream);
         return begin(event.stream);
       }
+      if (head->headers.has("Expect")) session_.send_continue(event.stream);
       connection_.stop_waiting();
       bodies_[event.stream].begun = steady_clock::now();
       return;
@@ -95,6 +97,7 @@ void Http2Connection::count_body(int32_t stream) {
 
 void Http2Connection::begin(int32_t stream) {
   bodies_.erase(stream);
+  if (session_.unsent_bytes() > kUnsentBytes) return held_back_.push_back(stream);
   std::optional<Http2Session::Taken> taken = session_.take(stream);
   if (!taken) return;
   connection_.stop_waiting();
@@ -109,6 +112,14 @@ void Http2Connection::begin(int32_t stream) {
   answers_[stream];
   connection_.server_->handler(std::move(request), make_exchange(connection_.shared_from_this(),
                                                                  static_cast<uint64_t>(stream)));
+}
+
+void Http2Connection::begin_held_back() {
+  while (!held_back_.empty() && session_.unsent_bytes() <= kUnsentBytes) {
+    const int32_t stream = held_back_.front();
+    held_back_.pop_front();
+    begin(stream);
+  }
 }
 
 // In the handler's place.
@@ -139,7 +150,7 @@ void Http2Connection::gone(int32_t stream) {
     answers_.erase(found);
     if (answer.closed) answer.closed();
   }
-  if (session_.stream_count() == 0) {
+  if (connection_.phase_ == Connection::Phase::kAnswering && session_.stream_count() == 0) {
     idle_since_ = steady_clock::now();
     connection_.wait_for_header();
   }
@@ -147,16 +158,33 @@ void Http2Connection::gone(int32_t stream) {
 
 void Http2Connection::pump() {
   if (!connection_.queue_.empty()) return;
+  try {
+    produce();
+  } catch (const std::bad_alloc&) {
+    connection_.out_of_memory();
+  }
+}
+
+void Http2Connection::produce() {
   frames_.clear();
   if (session_.produce(frames_, kFramesBytes)) {
     connection_.queue_.push(std::string_view(frames_));
   }
   // Streams end as what they said leaves.
-  for (const Http2Session::Event& event : session_.take_events()) handle(event);
+  for (const Http2Session::Event& event : session_.take_events()) {
+    if (connection_.phase_ != Connection::Phase::kAnswering) return;
+    handle(event);
+  }
+  begin_held_back();
 }
 
 void Http2Connection::on_queue_empty() {
-  if (session_.is_over() || (is_going_away_ && session_.stream_count() == 0)) {
+  if (is_going_away_ && session_.stream_count() == 0 && !has_gone_away_) {
+    has_gone_away_ = true;
+    session_.go_away();
+    return connection_.schedule_flush();
+  }
+  if (session_.is_over() || (has_gone_away_ && session_.stream_count() == 0)) {
     close();
     return connection_.linger();
   }
@@ -183,7 +211,9 @@ void Http2Connection::on_queue_empty() {
 void Http2Connection::on_tick() {
   const std::shared_ptr<Connection> alive = connection_.shared_from_this();
   session_.tick(tick_);
+  if (is_going_away_ && !std::exchange(has_gone_away_, true)) session_.go_away();
   look_at_time();
+  connection_.hold_bytes(session_.held_bytes());
   if (connection_.phase_ != Connection::Phase::kAnswering) return;
   connection_.set_deadline(Connection::Deadline::kTick, tick_);
   connection_.schedule_flush();
@@ -194,7 +224,8 @@ void Http2Connection::look_at_time() {
   const Time now = steady_clock::now();
   const auto idle_max = has_had_request_ ? options.idle_time_max : options.first_byte_time_max;
   const bool is_idle = session_.stream_count() == 0 && now - idle_since_ > idle_max;
-  const bool is_late = session_.is_in_header() && now - header_since_ > options.header_time_max;
+  const bool is_late =
+      session_.header_stream() != 0 && now - header_since_ > options.header_time_max;
   if (is_idle) return drain();
   if (is_late) return connection_.close_now();
   look_at_bodies(now);
@@ -239,7 +270,7 @@ void Http2Connection::look_at_answers(Time now) {
 }
 
 void Http2Connection::drain() {
-  if (!std::exchange(is_going_away_, true)) session_.go_away();
+  if (!std::exchange(is_going_away_, true)) session_.announce_end();
   connection_.schedule_flush();
 }
 

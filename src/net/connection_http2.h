@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,6 +69,8 @@ class Http2Connection {
 
   void handle(const Http2Session::Event& event);
   void begin(int32_t stream);
+  void begin_held_back();
+  void produce();
   void refuse(int32_t stream, const HttpReject& refusal);
   void count_body(int32_t stream);
   void gone(int32_t stream);
@@ -83,12 +86,14 @@ class Http2Connection {
   std::map<int32_t, Answer> answers_;  // whose exchanges may still speak
   std::map<int32_t, Body> bodies_;     // being read
   std::map<int32_t, Pace> paces_;      // as of the last tick
+  std::deque<int32_t> held_back_;      // whole requests, until answers before them are read
   std::string frames_;                 // its room serves again
   Time idle_since_;
   Time header_since_;  // while one is being read
-  bool was_in_header_ = false;
+  int32_t header_stream_ = 0;
   bool has_had_request_ = false;
   bool is_going_away_ = false;
+  bool has_gone_away_ = false;  // the last stream that is taken has been named
 };
 
 }  // namespace pelton::net

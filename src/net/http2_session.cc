@@ -1,8 +1,11 @@
 #include "net/http2_session.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,6 +53,14 @@ std::string header_text(std::string_view text) {
   const size_t begin = clean.find_first_not_of(" \t");
   if (begin == std::string::npos) return {};
   return clean.substr(begin, clean.find_last_not_of(" \t") - begin + 1);
+}
+
+// nghttp2 has checked that it is a number.
+bool announces_more(const HttpRequest& request, size_t bytes_max) {
+  const std::string_view length = request.headers.get("content-length");
+  uint64_t bytes = 0;
+  const auto [end, failure] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  return failure == std::errc::result_out_of_range || bytes > bytes_max;
 }
 
 nghttp2_nv pair_of(std::string_view name, std::string_view value) {
@@ -120,6 +131,7 @@ struct Http2Session::Callbacks {
           }
           break;
         case NGHTTP2_RST_STREAM:
+          if (Stream* const stream = session.find(frame->hd.stream_id)) stream->was_reset = true;
           session.count_reset();
           break;
         default:
@@ -164,6 +176,7 @@ struct Http2Session::Callbacks {
     std::memcpy(buffer, stream->out.data() + stream->out_begin, count);
     stream->out_begin += count;
     stream->sent += count;
+    self(user).unsent_bytes_ -= count;
     if (stream->out_begin == stream->out.size()) {
       stream->out.clear();
       stream->out_begin = 0;
@@ -303,6 +316,9 @@ void Http2Session::end_header(int32_t id, bool ends_stream) {
   }
   if (!stream->refusal) stream->refusal = complete_request(stream->method, stream->target, request);
   stream->is_head_request = stream->method == "HEAD";
+  if (!stream->refusal && announces_more(request, limits_.http.body_bytes_max)) {
+    stream->refusal = body_too_large(limits_.http.body_bytes_max);
+  }
   if (ends_stream) return end_request(id);
   if (stream->refusal) return leave_body(id);
   events_.push_back({Event::Kind::kHead, id});
@@ -367,11 +383,17 @@ size_t Http2Session::held_bytes() const {
 
 void Http2Session::close_stream(int32_t id, uint32_t error) {
   if (header_stream_ == id) header_stream_ = 0;
-  if (streams_.erase(id) == 0) return;
-  events_.push_back({Event::Kind::kGone, id});
-  if (error == NGHTTP2_NO_ERROR) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return;
+  const Stream& stream = found->second;
+  // What the peer itself has ended earns nothing, whatever code it gave.
+  const bool is_whole = stream.is_answered && stream.is_finished && unsent(stream) == 0;
+  if (is_whole && !stream.was_reset && error == NGHTTP2_NO_ERROR) {
     resets_left_ = std::min(resets_left_ + 1, limits_.resets_in_advance);
   }
+  unsent_bytes_ -= unsent(stream);
+  streams_.erase(found);
+  events_.push_back({Event::Kind::kGone, id});
 }
 
 // ---- what a peer may cost
@@ -399,6 +421,9 @@ void Http2Session::tick(std::chrono::milliseconds passed) {
   resets_left_ = static_cast<int>(
       std::min<int64_t>(resets_left_ + regaining_ / 1000, limits_.resets_in_advance));
   regaining_ %= 1000;
+  // A peer that hears of an end before it has read the answer may take the answer for lost.
+  early_before_.insert(early_before_.end(), early_.begin(), early_.end());
+  early_.clear();
 }
 
 // ---- answers
@@ -432,6 +457,7 @@ void Http2Session::write(int32_t id, std::string_view bytes) {
     stream->out.erase(0, std::exchange(stream->out_begin, 0));
   }
   stream->out += bytes;
+  unsent_bytes_ += bytes.size();
   resume(id, *stream);
 }
 
@@ -454,7 +480,7 @@ void Http2Session::reset(int32_t id) {
 
 size_t Http2Session::unsent_bytes(int32_t id) const {
   const Stream* const stream = find(id);
-  return stream == nullptr ? 0 : stream->out.size() - stream->out_begin;
+  return stream == nullptr ? 0 : unsent(*stream);
 }
 
 uint64_t Http2Session::sent_bytes(int32_t id) const {
@@ -465,7 +491,9 @@ uint64_t Http2Session::sent_bytes(int32_t id) const {
 std::vector<int32_t> Http2Session::unsent_streams() const {
   std::vector<int32_t> unsent;
   for (const auto& [id, stream] : streams_) {
-    if (stream.out.size() > stream.out_begin) unsent.push_back(id);
+    const bool must_end = stream.is_answered && stream.is_finished &&
+                          nghttp2_session_get_stream_local_close(session_, id) == 0;
+    if (this->unsent(stream) > 0 || must_end) unsent.push_back(id);
   }
   return unsent;
 }
@@ -490,15 +518,25 @@ bool Http2Session::produce(std::string& out, size_t bytes) {
 // Of answers that were whole before their requests were: the peer need not say the rest. True:
 // there is something to send.
 bool Http2Session::end_early() {
-  const size_t count = early_.size();
-  std::erase_if(early_, [this](int32_t id) {
+  const size_t count = early_before_.size();
+  std::erase_if(early_before_, [this](int32_t id) {
     const Stream* const stream = find(id);
     if (stream == nullptr || stream->is_complete) return true;
     if (nghttp2_session_get_stream_local_close(session_, id) != 1) return false;
     nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
     return true;
   });
-  return early_.size() < count;
+  return early_before_.size() < count;
+}
+
+void Http2Session::send_continue(int32_t id) {
+  if (find(id) == nullptr) return;
+  const nghttp2_nv status = pair_of(":status", "100");
+  nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, id, nullptr, &status, 1, nullptr);
+}
+
+void Http2Session::announce_end() {
+  nghttp2_submit_shutdown_notice(session_);
 }
 
 void Http2Session::go_away() {

@@ -38,7 +38,7 @@ class Http2Session {
     int resets_regained_s = 20;
     // In a row, without a request's header, some of a body, or some of an answer.
     int empty_frames_max = 10'000;
-    size_t empty_bytes_max = 256 * 1024;
+    size_t empty_bytes_max = size_t{4} << 20;  // above what may be on its way of refused bodies
   };
 
   struct Event {
@@ -88,7 +88,11 @@ class Http2Session {
   // Written and not yet produced; and produced since the answer began.
   size_t unsent_bytes(int32_t stream) const;
   uint64_t sent_bytes(int32_t stream) const;
-  // Streams with unsent bytes, answered whole or not.
+  // Of all streams.
+  size_t unsent_bytes() const { return unsent_bytes_; }
+  // An interim answer: the body may come.
+  void send_continue(int32_t stream);
+  // Streams that have something to send yet, be it only their end.
   std::vector<int32_t> unsent_streams() const;
 
   // Appends what is to be sent, about as much as that. False: nothing.
@@ -97,15 +101,17 @@ class Http2Session {
   // The last produce() may have left something.
   bool has_more() const { return has_more_; }
 
-  // Nothing new is taken; what runs is answered.
+  // Says that nothing new will be taken; and then, what was the last that was. What runs is
+  // answered.
+  void announce_end();
   void go_away();
   // So much time has passed.
   void tick(std::chrono::milliseconds passed);
   // All is said and answered, or nothing more can be.
   bool is_over() const;
   int stream_count() const { return static_cast<int>(streams_.size()); }
-  // A header has begun and is not whole.
-  bool is_in_header() const { return header_stream_ != 0; }
+  // Whose header has begun and is not whole; 0: nobody's.
+  int32_t header_stream() const { return header_stream_; }
 
  private:
   struct Stream {
@@ -121,6 +127,7 @@ class Http2Session {
     bool is_complete = false;  // the peer has said all
     bool is_body_left = false;
     bool is_taken = false;
+    bool was_reset = false;  // by the peer
     // The answer.
     bool is_answered = false;  // its head has been given
     bool is_finished = false;
@@ -133,6 +140,7 @@ class Http2Session {
   struct Callbacks;
   friend struct Callbacks;
 
+  static size_t unsent(const Stream& stream) { return stream.out.size() - stream.out_begin; }
   Stream* find(int32_t stream);
   const Stream* find(int32_t stream) const;
   bool add_header(int32_t stream, std::string_view name, std::string_view value);
@@ -151,7 +159,10 @@ class Http2Session {
   nghttp2_session* session_ = nullptr;
   std::map<int32_t, Stream> streams_;
   std::vector<Event> events_;
-  std::vector<int32_t> early_;  // answered before the peer had said all
+  // Answered before the peer had said all; those of before the last tick are ended now.
+  std::vector<int32_t> early_;
+  std::vector<int32_t> early_before_;
+  size_t unsent_bytes_ = 0;
   int32_t header_stream_ = 0;
   int resets_left_;
   int64_t regaining_ = 0;  // thousandths of a reset

@@ -88,7 +88,8 @@ TlsSession TlsSession::accept(ssl_ctx_st& context, int socket, bool http2) {
 }
 
 bool may_speak_http2(ssl_st& session) {
-  return SSL_get_app_data(&session) != nullptr;
+  // Of TLS 1.2 most ciphers are forbidden to it (RFC 9113, 9.2.2).
+  return SSL_get_app_data(&session) != nullptr && SSL_version(&session) == TLS1_3_VERSION;
 }
 
 bool TlsSession::speaks_http2() const {

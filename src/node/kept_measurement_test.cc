@@ -102,5 +102,24 @@ TEST_F(KeptMeasurement, ARecordIsOfTheseFilesAndAFormat) {
   }
 }
 
+// A model is the same by whatever path it is opened.
+TEST_F(KeptMeasurement, IsFoundByOtherNamesOfTheModel) {
+  const FormatRecord record{.format = "kv-int8",
+                            .tokens = 100,
+                            .perplexity = 12.5,
+                            .other_perplexity = 12.6,
+                            .divergence = 2e-4,
+                            .agreement = 0.99};
+  ASSERT_TRUE(keep_record(folder_, source(), record).ok());
+  std::filesystem::create_directory_symlink(root_ + "/tiny", root_ + "/link");
+  const std::string relative = std::filesystem::relative(root_ + "/tiny").string();
+  for (const std::string& name :
+       {root_ + "/link", root_ + "/../" + root_.substr(root_.rfind('/') + 1) + "/tiny", relative}) {
+    const auto opened = checkpoint::Checkpoint::open(name);
+    ASSERT_TRUE(opened.ok()) << name;
+    EXPECT_EQ(kept_records(folder_, *opened).size(), 1u) << name;
+  }
+}
+
 }  // namespace
 }  // namespace pelton::node

@@ -1,7 +1,6 @@
 #include "server/ledger_report.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <vector>
 
@@ -121,33 +120,6 @@ void write_server(JsonWriter& json, const Services& services, int connections) {
   json.key("connections").integer(connections);
 }
 
-void write_counts(JsonWriter& json, const std::map<std::string, int>& counts) {
-  json.begin_object();
-  for (const auto& [name, count] : counts) json.key(name).integer(count);
-  json.end_object();
-}
-
-void write_process(JsonWriter& json) {
-  const telemetry::ProcessUsage usage = telemetry::process_usage();
-  json.key("descriptors").begin_object();
-  json.key("count").integer(usage.descriptor_count());
-  json.key("max").integer(usage.descriptors_max);
-  json.key("by_kind");
-  write_counts(json, usage.descriptors);
-  json.end_object();
-  json.key("threads").begin_object();
-  json.key("count").integer(usage.thread_count());
-  json.key("by_name");
-  write_counts(json, usage.threads);
-  json.end_object();
-  json.key("resident_bytes").integer(usage.resident_bytes);
-  json.key("resident_peak_bytes").integer(usage.resident_peak_bytes);
-  json.key("heap").begin_object();
-  json.key("used_bytes").integer(usage.heap_used_bytes);
-  json.key("mapped_bytes").integer(usage.heap_mapped_bytes);
-  json.key("free_bytes").integer(usage.heap_free_bytes).end_object();
-}
-
 }  // namespace
 
 std::string ledger_report(const Services& services, int connections) {
@@ -181,9 +153,8 @@ std::string ledger_report(const Services& services, int connections) {
   json.key("server").begin_object();
   write_server(json, services, connections);
   json.end_object();
-  json.key("process").begin_object();
-  write_process(json);
-  json.end_object();
+  json.key("process");
+  telemetry::write_process(json);
   json.end_object();
   return out;
 }

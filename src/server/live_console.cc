@@ -73,6 +73,7 @@ bool LiveConsole::handle(const net::HttpRequest& request,
   } else {
     std::vector<std::string_view> pages = {"live"};
     if (parts_.services.chains != nullptr) pages.emplace_back("chain_figures");
+    pages.emplace_back("server_health");
     exchange->send(console::console_reply(request, {.version = parts_.services.options.version,
                                                     .pages = std::move(pages),
                                                     .chat_port = parts_.chat_port,

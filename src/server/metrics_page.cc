@@ -568,7 +568,8 @@ std::string metrics_page(const Services& services) {
   write_refusals(text, *services.catalogue.table());
   text.gauge("pelton_waiting_for_wake", "Requests that wait for a model that is being woken.",
              services.model_sleep.waiting());
-  text.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
+  text.gauge("pelton_ready", "Whether new requests should be sent here, as /ready says.",
+             ready_reply(services).status == 200 ? 1 : 0);
   write_reports(text, services.reporter.options());
   write_server(text, services);
   if (services.chains != nullptr) services.chains->figures().add_metrics(text);

@@ -42,6 +42,7 @@ double positive(double value) {
 struct Moment {
   int64_t now_ns = 0;
   PoolFacts facts;
+  int direction = 0;  // of what was decided: 1: up, -1: down
 };
 
 // What the lines say of one pool.
@@ -50,6 +51,13 @@ struct Lines {
   autoscaler::PoolPolicy policy;
   std::vector<Moment> moments;
 };
+
+// As PoolControl counts it of what is played.
+int direction_of(const autoscaler::PoolDecision& decision) {
+  const bool is_up =
+      decision.start > decision.start_standby || !decision.recall.empty() || !decision.wake.empty();
+  return is_up ? 1 : decision.drain.empty() ? 0 : -1;
+}
 
 Result<Lines> read_lines(std::string_view text, const std::string& file, const std::string& asked) {
   autoscaler::FactsReplay replay;
@@ -74,7 +82,9 @@ Result<Lines> read_lines(std::string_view text, const std::string& file, const s
     if (!lines.moments.empty() && outcome->now_ns < lines.moments.back().now_ns) {
       return bad(where, "its time goes back");
     }
-    lines.moments.push_back({outcome->now_ns, outcome->facts});
+    lines.moments.push_back({.now_ns = outcome->now_ns,
+                             .facts = outcome->facts,
+                             .direction = direction_of(outcome->decision)});
   }
   if (asked.empty() && pools.size() > 1) {
     return bad(file, fmt::format("has the pools {}: which one?", fmt::join(pools, ", ")));
@@ -203,6 +213,12 @@ void note_replicas(const std::vector<Moment>& moments, RecordedHour& hour) {
       replica_s += before.present() * (sample.at_s - before.at_s);
     }
     hour.seen.timeline.samples.push_back(sample);
+  }
+  int direction = 0;
+  for (const Moment& moment : moments) {
+    if (moment.direction == 0 || moment.direction == direction) continue;
+    if (direction != 0) ++figures.direction_changes;
+    direction = moment.direction;
   }
   figures.replica_hours = replica_s / 3600;
   hour.replicas = hour.seen.timeline.samples.front().ready;

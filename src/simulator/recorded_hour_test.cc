@@ -73,6 +73,8 @@ TEST(RecordedHourTest, UnchangedKnobsGiveTheHoursOwnFigures) {
               2);
   EXPECT_NEAR(hour.seen.figures.replica_hours, recorded.figures.replica_hours,
               0.02 * recorded.figures.replica_hours);
+  EXPECT_GT(recorded.figures.direction_changes, 0);
+  EXPECT_EQ(hour.seen.figures.direction_changes, recorded.figures.direction_changes);
   const FleetFigures played = play(hour, hour.policy);
   EXPECT_EQ(played.lost, 0);
   EXPECT_NEAR(played.replica_hours, recorded.figures.replica_hours,

@@ -151,4 +151,36 @@ ProcessUsage process_usage() {
   return usage;
 }
 
+namespace {
+
+void write_counts(base::JsonWriter& json, const std::map<std::string, int>& counts) {
+  json.begin_object();
+  for (const auto& [name, count] : counts) json.key(name).integer(count);
+  json.end_object();
+}
+
+}  // namespace
+
+void write_process(base::JsonWriter& json) {
+  const ProcessUsage usage = process_usage();
+  json.begin_object().key("descriptors").begin_object();
+  json.key("count").integer(usage.descriptor_count());
+  json.key("max").integer(usage.descriptors_max);
+  json.key("by_kind");
+  write_counts(json, usage.descriptors);
+  json.end_object();
+  json.key("threads").begin_object();
+  json.key("count").integer(usage.thread_count());
+  json.key("by_name");
+  write_counts(json, usage.threads);
+  json.end_object();
+  json.key("resident_bytes").integer(usage.resident_bytes);
+  json.key("resident_peak_bytes").integer(usage.resident_peak_bytes);
+  json.key("heap").begin_object();
+  json.key("used_bytes").integer(usage.heap_used_bytes);
+  json.key("mapped_bytes").integer(usage.heap_mapped_bytes);
+  json.key("free_bytes").integer(usage.heap_free_bytes).end_object();
+  json.end_object();
+}
+
 }  // namespace pelton::telemetry

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "base/json_writer.h"
+
 namespace pelton::telemetry {
 
 struct ProcessUsage {
@@ -27,5 +29,7 @@ struct ProcessUsage {
 
 // The descriptor by which /proc itself is being read is not counted.
 ProcessUsage process_usage();
+// The same as one JSON object, as ledgers have it (GET /debug/ledger).
+void write_process(base::JsonWriter& json);
 
 }  // namespace pelton::telemetry

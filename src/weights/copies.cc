@@ -116,6 +116,17 @@ Result<void> remove_all_of(const fs::path& path) {
                fmt::format("{}: cannot delete: {}", path.string(), failed.message()), "FOLDER"};
 }
 
+// Whether a way inside the folder leads out of it: a part of it, but the last, is a link.
+bool leads_out(const fs::path& folder, const fs::path& inside) {
+  fs::path at = folder;
+  for (const fs::path& part : inside.parent_path()) {
+    at /= part;
+    std::error_code failed;
+    if (fs::is_symlink(fs::symlink_status(at, failed))) return true;
+  }
+  return false;
+}
+
 // Where the manifest cannot be read nobody knows what else is the copy's: the rest stays.
 Result<void> remove_files_of_copy(const fs::path& folder) {
   const Result<std::string> text =
@@ -123,7 +134,8 @@ Result<void> remove_files_of_copy(const fs::path& folder) {
   const Result<Manifest> manifest = text.ok() ? parse_manifest(*text) : Result<Manifest>(Error{});
   std::error_code not_empty;
   for (const ManifestFile& file : manifest.ok() ? manifest->files : std::vector<ManifestFile>()) {
-    fs::remove(folder / file.path, not_empty);  // a folder of that name is somebody else's
+    if (leads_out(folder, file.path)) continue;  // somebody else has put a link there
+    fs::remove(folder / file.path, not_empty);   // a folder of that name is somebody else's
     for (fs::path above = fs::path(file.path).parent_path(); !above.empty();
          above = above.parent_path()) {
       if (!fs::remove(folder / above, not_empty)) break;

@@ -519,6 +519,19 @@ TEST_F(ShareTest, CopiesAreListedAndErasedToTheLastByte) {
   EXPECT_EQ(names_in(folder_), std::vector<std::string>{"model"});
 }
 
+TEST_F(ShareTest, WhatALinkLeadsToIsNotErased) {
+  FakeServer server(files_answer());
+  ASSERT_EQ(error_of(fetch(options(server.url()))), "none");
+  namespace fs = std::filesystem;
+  fs::rename(folder_ + "/copy/sub", folder_ + "/outside");
+  fs::create_directory_symlink(folder_ + "/outside", folder_ + "/copy/sub");
+  const std::vector<std::string> before = names_in(folder_ + "/outside");
+  ASSERT_FALSE(before.empty());
+  const Result<Erased> erased = erase_copy(folder_ + "/copy");
+  ASSERT_TRUE(erased.ok()) << erased.error().message;
+  EXPECT_EQ(names_in(folder_ + "/outside"), before);
+}
+
 TEST_F(ShareTest, WhatSomebodyElsePutThereIsNotErased) {
   FakeServer server(files_answer());
   ASSERT_EQ(error_of(fetch(options(server.url()))), "none");

@@ -170,6 +170,7 @@ test("by the keyboard alone: sign in, drain a worker, let it take requests again
   assert.match(said, new RegExp(`audit: ann from 127.0.0.1: drain ${one.name}: done`));
   assert.match(said, /audit: ann from 127.0.0.1: signed in/);
   await page.waitForFunction((name) => [...document.querySelectorAll("td")].some((it) => it.textContent === `drain ${name}`), one.name);
+  assert.equal(await focused(), "Undrain", "the focus is at what stands there now");
 
   await tab_to("Undrain");
   await press("Enter");

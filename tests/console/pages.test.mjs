@@ -209,9 +209,23 @@ test("Health names the worker that is not there, and counts what was done", asyn
   const fact = async (name) => plain(await page.locator(".fact", { hasText: name }).locator("dd").textContent());
   assert.equal(await fact("Workers that take requests"), "1 of 2");
   assert.equal(await fact("Refused by the gateway"), String(counted(text, "pelton_gateway_unserved_total")));
-  const rows = (await cells(page)).filter((one) => one[0] === "Tried again at another worker");
-  assert.equal(rows.length, 7);
-  for (const [, why, count] of rows) assert.equal(count, String(counted(text, `pelton_gateway_retries_total{reason="${why}"}`)));
+  const rows = (await cells(page)).filter((one) => one[1] === "Tried again at another worker");
+  const reasons = ["unreached", "lost", "down", "busy", "restarted", "refused", "failed"].map((why) => [why, counted(text, `pelton_gateway_retries_total{reason="${why}"}`)]);
+  assert.deepEqual(rows.map(([count, , why]) => [why, Number(count)]), reasons.filter(([, count]) => count > 0), "what has not happened is no row");
+  // Forty requests, of which a quarter was refused: the budget burns, and the page says what /v1/conditions does.
+  const { conditions, budget } = await json("/v1/conditions");
+  assert.ok(budget.bad_share > 0.1 && budget.requests === 40, JSON.stringify(budget));
+  assert.equal(await fact("Not served, or interrupted"), String(budget.bad));
+  assert.equal(await fact("Share of these"), (budget.bad_share * 100).toFixed(2) + " %");
+  const loud = conditions.filter((one) => one.state !== "quiet").map((one) => one.name);
+  assert.ok(loud.includes("PeltonErrorBudgetFast"), String(loud));
+  const shown = await page.locator("[aria-label=Alerts] tbody tr").evaluateAll((all) => all.map((row) => row.cells[1].textContent));
+  assert.deepEqual(shown.sort(), loud.sort());
+  const ledger = await json("/debug/ledger");
+  assert.equal(await fact("Requests open"), String(ledger.requests.open));
+  assert.equal(await fact("Threads"), String(ledger.process.threads.count));
+  const held = await page.locator("[aria-label='What workers hold'] tbody tr").evaluateAll((all) => all.map((row) => row.cells[0].textContent));
+  assert.deepEqual(held.sort(), ledger.workers.map((one) => one.name).sort());
   await clean(opened);
 });
 

@@ -299,13 +299,15 @@ test("Health and Splits of random metrics", async () => {
   await shows(page, "Connection refused");
   for (let i = 0; i < 3; ++i) {
     const value = await random_metrics(page, /^pelton_gateway_(retries_total|ejections_total|migrations_total|limited_total|retry_budget|suspects|quarantined_total|streams_interrupted_total|unserved_total)/);
-    for (const [name, metric] of [["Retries that may be made now", "retry_budget"], ["Requests that workers were lost with", "suspects"], ["Requests refused as they end workers", "quarantined_total"],
+    for (const [name, metric] of [["Retries that may be made now", "retry_budget"], ["Requests under suspicion now", "suspects"], ["Requests refused as they end workers", "quarantined_total"],
       ["Streams interrupted", "streams_interrupted_total"], ["Refused by the gateway", "unserved_total"]]) {
       assert.equal(await fact(page, name), String(value("pelton_gateway_" + metric)), name);
     }
-    const rows = (await table(page, "What was done about failures, since the gateway began")).filter((row) => row[0] === "Tried again at another worker");
+    const rows = (await table(page, "What was done about failures, since the gateway began")).filter((row) => row[1] === "Tried again at another worker");
     assert.ok(rows.length > 3);
-    for (const row of rows) assert.equal(row[2], String(value(`pelton_gateway_retries_total{reason="${row[1].replace(/ /g, "_")}"}`) || value(`pelton_gateway_retries_total{reason="${row[1]}"}`)));
+    for (const row of rows) assert.equal(row[0], String(value(`pelton_gateway_retries_total{reason="${row[2].replace(/ /g, "_")}"}`) || value(`pelton_gateway_retries_total{reason="${row[2]}"}`)));
+    const lost = ['retries_total{reason="lost"}', 'retries_total{reason="down"}', 'migrations_total{kind="cold",result="continued"}', 'migrations_total{kind="cold",result="failed"}'];
+    assert.equal(await fact(page, "Requests whose worker was lost"), String(lost.reduce((sum, name) => sum + value("pelton_gateway_" + name), 0)));
   }
   await page.evaluate(() => { location.hash = "#splits"; });
   await page.waitForFunction(() => document.body.dataset.page === "splits" && document.querySelectorAll("tbody tr").length === 1);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The web console in a headless Chromium, against a server of scripted answers.
 #
-# usage: run.sh WORK_FOLDER PELTON smoke|hostile
+# usage: run.sh WORK_FOLDER PELTON smoke|hostile|pictures
 #
 # Installs the pinned npm packages into WORK_FOLDER. PICTURES=FOLDER keeps pictures of each page. Exit code 77
-# (skipped): there is no Chromium, or npm cannot fetch; an error under PELTON_FULL=1. smoke: every page; hostile: a model's output as the attacker, under
+# (skipped): there is no Chromium, or npm cannot fetch; an error under PELTON_FULL=1. smoke: every page; pictures: those of docs/pictures, into DOCS_PICTURES; hostile: a model's output as the attacker, under
 # PELTON_FULL=1 only.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,6 +27,8 @@ command -v npm >/dev/null || skip "npm is not installed"
 
 mkdir -p "$work"
 cp "$here"/{package.json,package-lock.json,.npmrc,tsconfig.json,script.json} "$here"/*.mjs "$work"/
+# Of a folder where we are.
+if [[ -n ${DOCS_PICTURES:-} ]]; then DOCS_PICTURES=$(realpath -m "$DOCS_PICTURES") && export DOCS_PICTURES; fi
 cd "$work"
 if ! cmp -s package-lock.json installed.lock; then
   timeout 300 npm ci --no-audit --no-fund --loglevel=error || skip "npm could not fetch the packages"
@@ -58,6 +60,7 @@ ADMIN_URL=$(sed -n 's/^admin on //p' server.out)
 PELTON=$pelton
 export BASE_URL ADMIN_URL PELTON
 
-tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs planned.test.mjs)
+tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs planned.test.mjs small.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
+[[ $what == pictures ]] && tests=(pictures.test.mjs)
 timeout 840 node --test --test-concurrency=1 --test-timeout=800000 "${tests[@]}"

@@ -1,0 +1,244 @@
+#include "gateway/fleet_conditions.h"
+
+#include <algorithm>
+
+namespace pelton::gateway {
+namespace {
+
+struct Rule {
+  std::string_view name;
+  std::string_view expr;
+  std::string_view severity;
+  double for_s = 0;
+};
+
+// As deploy/metrics.toml has them, of what a gateway knows of itself.
+constexpr std::array kRules = {
+    Rule{"PeltonErrorBudgetFast",
+         "pelton:bad_share:rate1h > 14.4 * 0.001 and pelton:bad_share:rate5m > 14.4 * 0.001",
+         "page", 120},
+    Rule{"PeltonErrorBudgetSlow",
+         "pelton:bad_share:rate6h > 6 * 0.001 and pelton:bad_share:rate30m > 6 * 0.001", "ticket",
+         900},
+    Rule{"PeltonNoWorker",
+         R"(sum by (instance) (pelton_gateway_workers{state=~"ready|suspect|unverified"}) == 0)"
+         " and on (instance) increase(pelton_gateway_unserved_total[2m]) > 0",
+         "page", 60},
+    Rule{"PeltonWorkersDown", R"(pelton_gateway_workers{state="down"} > 0)", "ticket", 300},
+    Rule{"PeltonStreamsInterrupted", "increase(pelton_gateway_streams_interrupted_total[10m]) > 0",
+         "ticket", 0},
+    // Five minutes of five: together ten.
+    Rule{"PeltonHeldLong",
+         "pelton_gateway_held_requests > 0 and on (instance, pool) "
+         "min_over_time(pelton_gateway_held_requests[5m]) > 0",
+         "page", 300},
+    Rule{"PeltonStartsFail", "increase(pelton_autoscaler_failed_starts_total[10m]) >= 3", "page",
+         0},
+    Rule{"PeltonReplicasMissing",
+         "pelton_autoscaler_desired_replicas > pelton_autoscaler_ready_replicas", "ticket", 900},
+    Rule{"PeltonReplicasLost", "increase(pelton_autoscaler_lost_replicas_total[15m]) >= 2",
+         "ticket", 0},
+    Rule{"PeltonAutoscalerBlind", "pelton_autoscaler_alarm == 1", "ticket", 120},
+};
+
+constexpr double kFastBurn = 14.4;
+constexpr double kSlowBurn = 6;
+constexpr double kHour_s = 3600;
+constexpr double kHeld_s = 300;  // that min_over_time() looks at, before the rule's own time
+constexpr double kFailedStarts = 3;
+constexpr double kLost = 2;
+
+const Rule& rule_of(std::string_view name) {
+  return *std::ranges::find(kRules, name, &Rule::name);
+}
+
+double seconds(int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+double time_until_firing(const Rule& rule) {
+  return rule.name == "PeltonHeldLong" ? rule.for_s + kHeld_s : rule.for_s;
+}
+
+}  // namespace
+
+FleetConditions::FleetConditions(int64_t now_ns) {
+  ring_[0].now_ns = now_ns;
+}
+
+void FleetConditions::note(const Counts& counts, int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  Sample sample{.now_ns = now_ns,
+                .requests = counts.requests,
+                .interrupted = counts.interrupted,
+                .unserved = counts.unserved};
+  for (const Pool& pool : counts.pools) {
+    const size_t place = place_of(pool.name);
+    if (place >= kPoolsMax) continue;
+    sample.failed_starts[place] = pool.failed_starts;
+    sample.lost[place] = pool.lost;
+  }
+  ring_[noted_++ % kSamples] = sample;
+  now_ = counts;
+  std::map<std::pair<std::string, std::string>, int64_t> since;
+  for (const Found& one : look()) {
+    if (!one.is_true) continue;
+    const std::pair key(std::string(one.name), one.pool);
+    const auto known = since_ns_.find(key);
+    since[key] = known == since_ns_.end() ? now_ns : known->second;
+  }
+  since_ns_ = std::move(since);
+}
+
+// A pool that comes later has risen by all that it counts then: nothing was before.
+size_t FleetConditions::place_of(const std::string& pool) {
+  const auto known = std::ranges::find(places_, pool);
+  if (known != places_.end()) return static_cast<size_t>(known - places_.begin());
+  if (places_.size() >= kPoolsMax) return kPoolsMax;
+  places_.push_back(pool);
+  return places_.size() - 1;
+}
+
+double FleetConditions::history_s() const {
+  const Sample& newest = ring_[(noted_ - 1) % kSamples];
+  const Sample& oldest = ring_[noted_ <= kSamples ? 0 : noted_ % kSamples];
+  return seconds(newest.now_ns - oldest.now_ns);
+}
+
+// The oldest one that is kept and not older than that.
+const FleetConditions::Sample& FleetConditions::before(double window_s) const {
+  const size_t kept = std::min(noted_, kSamples);
+  const int64_t from_ns =
+      ring_[(noted_ - 1) % kSamples].now_ns - static_cast<int64_t>(window_s * 1e9);
+  // They rise with their numbers.
+  size_t low = noted_ - kept;
+  size_t high = noted_ - 1;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (ring_[middle % kSamples].now_ns >= from_ns) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return ring_[low % kSamples];
+}
+
+// 0 where no request has ended.
+double FleetConditions::bad_share(double window_s) const {
+  const Sample& then = before(window_s);
+  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const int64_t requests = now.requests - then.requests;
+  if (requests <= 0) return 0;
+  const int64_t bad = now.unserved - then.unserved + now.interrupted - then.interrupted;
+  return static_cast<double>(bad) / static_cast<double>(requests);
+}
+
+std::vector<FleetConditions::Found> FleetConditions::look() const {
+  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const auto burns = [&](std::string_view name, double burn, double long_s, double short_s) {
+    const double share = std::min(bad_share(long_s), bad_share(short_s));
+    return Found{.name = name,
+                 .pool = {},
+                 .is_true = share > burn * kObjective,
+                 .value = share,
+                 .limit = burn * kObjective,
+                 .window_s = long_s};
+  };
+  const auto refused = static_cast<double>(now.unserved - before(120).unserved);
+  const auto interrupted = static_cast<double>(now.interrupted - before(600).interrupted);
+  std::vector<Found> found = {burns("PeltonErrorBudgetFast", kFastBurn, kHour_s, 300),
+                              burns("PeltonErrorBudgetSlow", kSlowBurn, 6 * kHour_s, 1800),
+                              {.name = "PeltonNoWorker",
+                               .pool = {},
+                               .is_true = now_.able == 0 && refused > 0,
+                               .value = now_.able == 0 ? refused : 0,
+                               .window_s = 120},
+                              {.name = "PeltonWorkersDown",
+                               .pool = {},
+                               .is_true = now_.down > 0,
+                               .value = static_cast<double>(now_.down)},
+                              {.name = "PeltonStreamsInterrupted",
+                               .pool = {},
+                               .is_true = interrupted > 0,
+                               .value = interrupted,
+                               .window_s = 600}};
+  for (const Pool& pool : now_.pools) look_at_pool(pool, found);
+  return found;
+}
+
+void FleetConditions::look_at_pool(const Pool& pool, std::vector<Found>& found) const {
+  if (!pool.is_scaled) return;
+  const auto place = static_cast<size_t>(std::ranges::find(places_, pool.name) - places_.begin());
+  if (place >= places_.size()) return;
+  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const auto rise = [&](const std::array<int64_t, kPoolsMax> Sample::*counts, double window_s) {
+    return static_cast<double>((now.*counts)[place] - (before(window_s).*counts)[place]);
+  };
+  const double failed = rise(&Sample::failed_starts, 600);
+  const double lost = rise(&Sample::lost, 900);
+  const auto missing = static_cast<double>(std::max(pool.desired - pool.ready, 0));
+  found.push_back({.name = "PeltonHeldLong",
+                   .pool = pool.name,
+                   .is_true = pool.held > 0,
+                   .value = static_cast<double>(pool.held)});
+  found.push_back({.name = "PeltonStartsFail",
+                   .pool = pool.name,
+                   .is_true = failed >= kFailedStarts,
+                   .value = failed,
+                   .limit = kFailedStarts,
+                   .window_s = 600});
+  found.push_back({.name = "PeltonReplicasMissing",
+                   .pool = pool.name,
+                   .is_true = missing > 0,
+                   .value = missing});
+  found.push_back({.name = "PeltonReplicasLost",
+                   .pool = pool.name,
+                   .is_true = lost >= kLost,
+                   .value = lost,
+                   .limit = kLost,
+                   .window_s = 900});
+  found.push_back({.name = "PeltonAutoscalerBlind",
+                   .pool = pool.name,
+                   .is_true = pool.alarm,
+                   .value = pool.alarm ? 1.0 : 0.0,
+                   .limit = 1});
+}
+
+void FleetConditions::write(base::JsonWriter& w, const Found& found) const {
+  const Rule& rule = rule_of(found.name);
+  const auto since = since_ns_.find({std::string(found.name), found.pool});
+  const bool is_true = since != since_ns_.end();
+  const double since_s =
+      is_true ? seconds(ring_[(noted_ - 1) % kSamples].now_ns - since->second) : 0;
+  const bool fires = is_true && since_s >= time_until_firing(rule);
+  w.begin_object().key("name").string(found.name).key("pool").string(found.pool);
+  w.key("severity").string(rule.severity);
+  w.key("state").string(fires ? "firing" : is_true ? "pending" : "quiet");
+  w.key("value").number(found.value).key("limit").number(found.limit);
+  w.key("for_s").number(time_until_firing(rule)).key("since_s").number(since_s);
+  w.key("window_s").number(found.window_s);
+  w.key("kept_s").number(std::min(found.window_s, history_s()));
+  w.key("expr").string(rule.expr).end_object();
+}
+
+std::string FleetConditions::body() const {
+  std::lock_guard lock(mutex_);
+  std::string text;
+  base::JsonWriter w(text);
+  w.begin_object().key("history_s").number(history_s()).key("budget").begin_object();
+  const Sample& then = before(static_cast<double>(kSamples));
+  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const int64_t requests = now.requests - then.requests;
+  const int64_t bad = now.unserved - then.unserved + now.interrupted - then.interrupted;
+  const double share = requests > 0 ? static_cast<double>(bad) / static_cast<double>(requests) : 0;
+  w.key("objective").number(kObjective).key("requests").integer(requests);
+  w.key("bad").integer(bad).key("bad_share").number(share);
+  w.key("burn").number(share / kObjective).end_object();
+  w.key("conditions").begin_array();
+  for (const Found& one : look()) write(w, one);
+  w.end_array().end_object();
+  return text;
+}
+
+}  // namespace pelton::gateway
