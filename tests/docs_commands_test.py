@@ -40,7 +40,7 @@ from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
-LANGUAGES = {"sh", "text", "toml", "json", "yaml", "python", "js", "ini", "proto", "cpp", "nginx", "haproxy"}
+LANGUAGES = {"sh", "text", "toml", "json", "yaml", "python", "js", "ini", "proto", "c", "cpp", "nginx", "haproxy"}
 BINARY = None
 PAGES = []
 

@@ -687,7 +687,7 @@ class Operations(unittest.TestCase):
         names = {"pelton.1"} | {"pelton-" + verb.strip().replace(" ", "-") + ".1" for verb in verbs}
         self.assertEqual({page.name for page in out.iterdir()}, names)
         page = (out / "pelton-serve.1").read_text()
-        for flag in re.findall(r"(?m)^  (--[a-z-]+)",
+        for flag in re.findall(r"(?m)^  (--[a-z0-9-]+)",
                                subprocess.run([BINARY, "serve", "--help"], capture_output=True, check=True,
                                               timeout=60).stdout.decode()):
             if flag != "--help":

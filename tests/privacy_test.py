@@ -35,12 +35,12 @@ import wire  # noqa: E402: frames of HTTP/2 by hand
 BINARY = None
 # A GPU's driver is a library that is looked for when it is asked for.
 # And `pelton gateway --with-autoscaler` starts replicas of this very program (launch/), `--tensor-parallel-size` ranks of it (parallel/),
-# an autoscaler with batch jobs sbatch, squeue and scancel.
+# an autoscaler with batch jobs sbatch, squeue and scancel. `--tool-server NAME=stdio:PROGRAM` starts what the operator has named (mcp/).
 ALLOWED_IMPORTS = {"dlopen", "fork", "execv", "execve", "posix_spawn", "posix_spawnp"} | {
     f"posix_spawn{what}" for what in ("attr_init", "attr_destroy", "attr_setflags", "attr_setpgroup", "attr_setsigdefault", "attr_setsigmask", "_file_actions_init",
-                                      "_file_actions_destroy", "_file_actions_adddup2", "_file_actions_addclosefrom_np")}
+                                      "_file_actions_destroy", "_file_actions_adddup2", "_file_actions_addclosefrom_np", "_file_actions_addopen")}
 # The only object files that may start a program. The sandbox is of `pelton eval --run-code`; no server has one.
-STARTING = {"local_launcher.cc.o", "child_program.cc.o", "group.cc.o", "sandbox.cc.o"}
+STARTING = {"local_launcher.cc.o", "child_program.cc.o", "group.cc.o", "sandbox.cc.o", "processes.cc.o"}
 
 
 class Collector(http.server.BaseHTTPRequestHandler):

@@ -111,8 +111,8 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   const bool old = facts_are_old(facts, now_ns);
   decision.alarm = old || demand_.rejected() > rejected || supply.given_up > 0;
   if (old && need.replicas < supply.present()) need = {supply.present(), Reason::kHold};
-  const bool may_be_told = !facts.wanted || *facts.wanted > 0;
-  if (is_learning(supply, old, now_ns) && may_be_told && need.replicas < supply.present()) {
+  const bool may_shrink = !facts.wanted || *facts.wanted > 0;
+  if (is_learning(supply, old, now_ns) && may_shrink && need.replicas < supply.present()) {
     need = {supply.present(), Reason::kHold};
   }
   need = bounded(need);

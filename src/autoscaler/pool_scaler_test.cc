@@ -240,6 +240,31 @@ TEST(PoolScalerTest, AStartThatNeverComesIsReplaced) {
   EXPECT_EQ(at(63).start, 0);
 }
 
+// What is late still runs, and takes its place until the launcher says that it is gone.
+TEST(PoolScalerTest, ALateStartIsNeverReplacedBeyondTheCeiling) {
+  for (const int most : {1, 3}) {
+    PoolScaler scaler(policy(most));
+    PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 0.3};
+    facts.gateways = {{.gateway = "g", .incarnation = 1}};
+    int running = 0;
+    for (int64_t second = 1; second <= 300; ++second) {
+      facts.gateways[0].sequence = static_cast<uint64_t>(second);
+      const PoolDecision decision = scaler.decide(facts, second * kSecond);
+      for (int i = 0; i < decision.start; ++i) {
+        facts.replicas.push_back({.id = std::to_string(++running),
+                                  .phase = ReplicaPhase::kStarting,
+                                  .ordered_ns = second * kSecond});
+      }
+      ASSERT_LE(running, most) << second;
+    }
+    EXPECT_EQ(running, most) << "up to the ceiling they are replaced";
+    // One that is gone makes room.
+    facts.replicas.erase(facts.replicas.begin());
+    facts.gateways[0].sequence = 301;
+    EXPECT_EQ(scaler.decide(facts, 301 * kSecond).start, 1);
+  }
+}
+
 TEST(PoolScalerTest, AfterAFailedStartNoneBeforeItsTime) {
   PoolScaler scaler(policy(4));
   PoolFacts facts{.start_again_ns = 100 * kSecond};

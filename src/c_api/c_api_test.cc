@@ -356,6 +356,10 @@ TEST_F(CApi, WhatIsWrongIsNamed) {
   request.messages = R"([{"role":"nobody","content":"x"}])";
   refused(request, "role");
   request = request_of(nullptr);
+  request.messages = R"([{"role":"user","content":"x"}])";
+  request.tools = R"([{"type":"web_search"}])";
+  refused(request, "tools");
+  request = request_of(nullptr);
   const int32_t beyond[] = {1 << 29};
   request.tokens = beyond;
   request.token_count = 1;

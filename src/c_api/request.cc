@@ -39,9 +39,18 @@ Result<api::ChatRequest> chat_request(const Model& model, const pelton_request& 
   return api::parse_chat_request(body.dump(), {.vocab_size = model.loaded->config().vocab_size});
 }
 
+// Tools of other kinds are the server's to run; here nobody would.
+Result<void> check_all_are_functions(const pelton_request& request, const api::ChatRequest& asked) {
+  if (request.tools == nullptr) return {};
+  TRY_ASSIGN(const Json tools, array_of(request.tools, "tools"));
+  if (tools.as_array().size() == asked.tools.size()) return {};
+  return Error{ErrorCode::kUnsupported, "'tools' may hold functions only", "tools"};
+}
+
 Result<Prompt> chat_prompt(const Model& model, const pelton_request& request) {
   TRY_ASSIGN(const std::shared_ptr<const chat::ChatFormat> format, model.loaded->chat_format());
   TRY_ASSIGN(const api::ChatRequest asked, chat_request(model, request));
+  TRY(check_all_are_functions(request, asked));
   TRY_ASSIGN(chat::RenderedPrompt rendered, format->render(prompt::conversation_of(
                                                 asked, base::local_date(model.clock.unix_ms()))));
   Prompt prompt{.tokens = std::move(rendered.tokens),

@@ -159,9 +159,11 @@ void keep_descriptors(const Child& child) {
 [[noreturn]] void be_program(Child child) {
   char go = 0;
   if (::read(child.go, &go, 1) != 1) ::_exit(126);  // whoever made it has given up
-  if (child.drops_user && ::setgroups(0, nullptr) != 0) fail(child, "setgroups");
-  if (::setresgid(kNobody, kNobody, kNobody) != 0) fail(child, "setresgid");
-  if (::setresuid(kNobody, kNobody, kNobody) != 0) fail(child, "setresuid");
+  // Not by the C library, which would have all threads of the process do the same, and wait for one
+  // that was just being made when this process was cloned, and is not here.
+  if (child.drops_user && ::syscall(SYS_setgroups, 0, nullptr) != 0) fail(child, "setgroups");
+  if (::syscall(SYS_setresgid, kNobody, kNobody, kNobody) != 0) fail(child, "setresgid");
+  if (::syscall(SYS_setresuid, kNobody, kNobody, kNobody) != 0) fail(child, "setresuid");
   enter_folder(child);
   write_program(child);
   keep_descriptors(child);

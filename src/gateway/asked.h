@@ -39,8 +39,8 @@ std::string asked_user(const net::HttpRequest& request);
 // Whether a model has to compute for it: what counts against its key's limits.
 bool asks_for_work(const net::HttpRequest& request);
 
-// Whether a replica is started for it, where its pool has none: what a model answers, or a worker is
-// to keep. Whatever else there is, unknown paths among it, starts nothing.
+// Whether a replica is started for it, where its pool has none: what a model answers, or a worker
+// is to keep. Whatever else there is, unknown paths among it, starts nothing.
 bool wakes_a_replica(const net::HttpRequest& request);
 
 // Whether POST of this path asks a model for something by a body of JSON: what x-pelton-explain and

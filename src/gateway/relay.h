@@ -110,11 +110,11 @@ class Relay final : public WorkerListener,
     kSilent,      // its connection stands still while its watch does not
     kDown,        // the fleet says so: all its requests are lost at once, through one fault
     kBusy,        // the worker said no for now: full, draining
-    kLeaving,     // it is being stopped, of a pool whose replicas come and go; its watch says so soon
-    kAnother,     // another start of the worker answers; its own watch will say so at once
-    kRefused,     // it said no
-    kError,       // it says that it cannot go on
-    kUnknown,     // it has not what is spoken of by its id, or lacks the adapter
+    kLeaving,  // it is being stopped, of a pool whose replicas come and go; its watch says so soon
+    kAnother,  // another start of the worker answers; its own watch will say so at once
+    kRefused,  // it said no
+    kError,    // it says that it cannot go on
+    kUnknown,  // it has not what is spoken of by its id, or lacks the adapter
   };
 
   void attempt();

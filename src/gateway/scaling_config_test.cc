@@ -199,6 +199,29 @@ TEST(ScalingConfig, FlagsThatHideAJobAreRefused) {
   }
 }
 
+TEST(ScalingConfig, SchedulesThatAreNoneAreRefusedByLine) {
+  const std::string scale = kPool + "[pool.scale]\n";
+  const Bad bads[] = {
+      {scale + "schedules = 3\n", "f:5: [[pool]]: 'scale': 'schedules' must be a list"},
+      {scale + "schedules = [{from = \"7\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'from' must be a time"},
+      {scale + "schedules = [{from = \"07:00\", to = \"08:00\"}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule needs a min or a max"},
+      {scale + "schedules = [{from = \"07:00\", to = \"07:00\", max = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule ends when it begins"},
+      {scale + "schedules = [{days = \"day\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'days' must be days"},
+      {scale + "schedules = [{zone = \"CET\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'zone' must be UTC or an offset"},
+      {scale + "max = 2\nschedules = [{from = \"07:00\", to = \"08:00\", min = 3}]\n",
+       "f:6: [[pool]]: 'scale': 'schedules' does not fit: a schedule's min (3) is more than"},
+      {scale + "schedules = [{from = \"07:00\", to = \"09:00\", min = 1}, "
+               "{from = \"08:00\", to = \"10:00\", max = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules' does not fit: schedule 2 overlaps"},
+  };
+  for (const Bad& bad : bads) refuse(bad);
+}
+
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
   const std::string scale = kPool + "[pool.scale]\n";
   const std::string launch = scale + "[pool.launch]\n";
@@ -239,22 +262,6 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
       {scale + "price = -1\n", "f:5: [[pool]]: 'scale': 'price' must be"},
       {scale + "min = 1\ngpus = 8\nmax_gpus = 4\n",
        "f:7: [[pool]]: 'scale': 'max_gpus' does not fit: the limits by GPUs and price allow 0"},
-      {scale + "schedules = 3\n", "f:5: [[pool]]: 'scale': 'schedules' must be a list"},
-      {scale + "schedules = [{from = \"7\", to = \"08:00\", min = 1}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules': 'from' must be a time"},
-      {scale + "schedules = [{from = \"07:00\", to = \"08:00\"}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule needs a min or a max"},
-      {scale + "schedules = [{from = \"07:00\", to = \"07:00\", max = 1}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule ends when it begins"},
-      {scale + "schedules = [{days = \"day\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules': 'days' must be days"},
-      {scale + "schedules = [{zone = \"CET\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules': 'zone' must be UTC or an offset"},
-      {scale + "max = 2\nschedules = [{from = \"07:00\", to = \"08:00\", min = 3}]\n",
-       "f:6: [[pool]]: 'scale': 'schedules' does not fit: a schedule's min (3) is more than"},
-      {scale + "schedules = [{from = \"07:00\", to = \"09:00\", min = 1}, "
-               "{from = \"08:00\", to = \"10:00\", max = 1}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules' does not fit: schedule 2 overlaps"},
       {"[autoscaler]\ngateways = [\"127.0.0.1:8091\"]\n",
        "f:2: [autoscaler]: 'gateways' must be URLs"},
       {"[autoscaler]\nlisten = \"here\"\n", "f:2: [autoscaler]: 'listen' must be ADDRESS:PORT"},

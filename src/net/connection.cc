@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "net/connection_exchange.h"
+#include "net/http_framing.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -34,33 +35,6 @@ constexpr std::chrono::milliseconds kLingerTimeDraining{200};  // a stopping ser
 // kernel's buffers: a client that reads meanwhile has its answer, one that only sends gets no more
 // of our processor time.
 constexpr size_t kLingerBytes = 256 * 1024;
-
-HttpLimits limits_of(const HttpServer::Options& options) {
-  HttpLimits limits;
-  limits.header_bytes_max = options.header_bytes_max;
-  limits.start_line_bytes_max = std::min(limits.start_line_bytes_max, options.header_bytes_max);
-  limits.body_bytes_max = options.body_bytes_max;
-  return limits;
-}
-
-// Framing is this room's business; whatever a caller says about it is left out.
-bool is_framing_header(std::string_view name) {
-  return equals_without_case(name, "Connection") || equals_without_case(name, "Content-Length") ||
-         equals_without_case(name, "Transfer-Encoding") ||
-         equals_without_case(name, "Keep-Alive") || equals_without_case(name, "Date");
-}
-
-// A line break in a value (from a foreign server, say) would be a header, or an answer, of its own.
-void append_header_text(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F;
-    out += control ? ' ' : c;
-  }
-}
-
-bool has_no_body(int status) {
-  return status == 204 || status == 304;
-}
 
 // "127.0.0.1:50123"; who comes by a Unix socket has no name.
 std::string name_of(const asio::generic::stream_protocol::endpoint& peer) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "net/connection.h"
 #include "net/connection_exchange.h"
+#include "net/http_framing.h"
 
 namespace pelton::net {
 namespace {
@@ -21,13 +22,6 @@ constexpr size_t kFramesBytes = 64 * 1024;
 // Of answers that wait for a peer to read them. While there are more, its further requests wait.
 constexpr size_t kUnsentBytes = size_t{1} << 20;
 
-Http2Session::Limits limits_of(const HttpServer::Options& options) {
-  Http2Session::Limits limits;
-  limits.http.header_bytes_max = options.header_bytes_max;
-  limits.http.body_bytes_max = options.body_bytes_max;
-  return limits;
-}
-
 // Often enough for the shortest of the times that are watched.
 std::chrono::milliseconds tick_of(const HttpServer::Options& options) {
   const auto least = std::min({options.first_byte_time_max, options.header_time_max,
@@ -39,7 +33,7 @@ std::chrono::milliseconds tick_of(const HttpServer::Options& options) {
 
 Http2Connection::Http2Connection(Connection& connection)
     : connection_(connection),
-      session_(limits_of(connection.server_->options)),
+      session_({.http = limits_of(connection.server_->options)}),
       tick_(tick_of(connection.server_->options)),
       idle_since_(steady_clock::now()) {
   connection_.set_deadline(Connection::Deadline::kTick, tick_);

@@ -12,6 +12,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "base/check.h"
+#include "net/http_framing.h"
 #include "net/request_check.h"
 
 namespace pelton::net {
@@ -28,12 +29,9 @@ std::string_view text_of(const uint8_t* bytes, size_t count) {
 }
 
 // What HTTP/2 has frames for, and what belongs to one connection.
-bool is_framing_header(std::string_view name) {
-  for (const std::string_view one : {"connection", "content-length", "transfer-encoding",
-                                     "keep-alive", "date", "upgrade", "proxy-connection"}) {
-    if (equals_without_case(name, one)) return true;
-  }
-  return false;
+bool is_left_out(std::string_view name) {
+  return is_framing_header(name) || equals_without_case(name, "Upgrade") ||
+         equals_without_case(name, "Proxy-Connection");
 }
 
 std::string lower_case(std::string_view text) {
@@ -44,11 +42,9 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-std::string header_text(std::string_view text) {
-  std::string clean(text);
-  for (char& c : clean) {
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F) c = ' ';
-  }
+std::string header_value(std::string_view text) {
+  std::string clean;
+  append_header_text(clean, text);
   // Space around a value is none of it, and nghttp2 refuses it.
   const size_t begin = clean.find_first_not_of(" \t");
   if (begin == std::string::npos) return {};
@@ -437,11 +433,11 @@ void Http2Session::answer(int32_t id, int status, const HttpHeaders& headers,
   texts.emplace_back(":status", std::to_string(status));
   texts.emplace_back("date", date);
   for (const auto& [name, value] : headers.fields()) {
-    if (!is_framing_header(name)) texts.emplace_back(lower_case(name), header_text(value));
+    if (!is_left_out(name)) texts.emplace_back(lower_case(name), header_value(value));
   }
   std::vector<nghttp2_nv> pairs;
   for (const auto& [name, value] : texts) pairs.push_back(pair_of(name, value));
-  const bool has_body = !stream->is_head_request && status != 204 && status != 304;
+  const bool has_body = !stream->is_head_request && !has_no_body(status);
   if (!has_body) stream->is_finished = true;
   const nghttp2_data_provider body{.source = {}, .read_callback = Callbacks::read};
   const int error =

@@ -1,8 +1,10 @@
 #include "simulator/fault.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -18,10 +20,35 @@ constexpr std::pair<Fault::Kind, std::string_view> kKinds[] = {
     {Fault::Kind::kStartError, "start_error"},
     {Fault::Kind::kStockOut, "stock_out"}};
 
+// A member that is ignored would be another fault than the one that is meant.
+Result<void> check_members(const Json& json, const std::string& name) {
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be an object", name), "faults"};
+  }
+  static const std::vector<std::string> kKeys = {"kind",    "replica", "at_s",
+                                                 "until_s", "factor",  "count"};
+  for (const auto& [key, value] : json.as_object()) {
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} has no member '{}', but {}", name, key, fmt::join(kKeys, ", ")),
+                   "faults"};
+    }
+    const bool is_whole = key == "replica" || key == "count";
+    const bool is_sound =
+        key == "kind" || (is_whole ? json.integer(key).has_value() : json.number(key).has_value());
+    if (is_sound) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}.{} must be {} number", name, key, is_whole ? "a whole" : "a"),
+                 key};
+  }
+  return {};
+}
+
 Result<Fault> parse_fault(const Json& json, int replica_count, const std::string& name) {
   const auto bad = [&](const char* field, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} {}", name, field, what), field};
   };
+  TRY(check_members(json, name));
   Fault fault;
   const std::string kind = json.string("kind").value_or("");
   const auto known = std::find_if(std::begin(kKinds), std::end(kKinds),

@@ -427,6 +427,11 @@ TEST(Fault, FilesAreCheckedFieldByField) {
   EXPECT_THAT(refuse(R"([{"kind":"crash","replica":2,"at_s":1}])"), HasSubstr("from 0 to 1"));
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":5,"until_s":4}])"), HasSubstr("until_s"));
   EXPECT_THAT(refuse(R"([{"kind":"slow","at_s":5,"factor":0}])"), HasSubstr("factor"));
+  EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"until":5}])"),
+              HasSubstr("no member 'until', but kind, replica, at_s, until_s"));
+  EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"until_s":"5"}])"), HasSubstr("until_s"));
+  EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"replica":0.5}])"), HasSubstr("replica"));
+  EXPECT_THAT(refuse("[3]"), HasSubstr("faults[0] must be an object"));
   EXPECT_EQ(parse_faults(*Json::parse(R"([{"kind":"slow","at_s":5,"factor":2}])"), 2, "f")->size(),
             1u);
 }

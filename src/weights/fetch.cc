@@ -292,7 +292,7 @@ void Fetch::start_downloads() {
     has_more = start_from_peer() || start_from_origin();
   }
   if (!downloads_.empty() || checker_->pending() > 0) active_ns_ = clock_.now_ns();
-  if (!has_more && static_cast<int>(downloads_.size()) < options_.connections) pass_over_slow();
+  if (!has_more && origin().running < options_.connections) pass_over_slow();
 }
 
 // In the endgame: nothing else is left to fetch. Its bytes so far are lost: of two sources' bytes

@@ -326,6 +326,29 @@ TEST_F(ShareTest, WhatAPeerIsSlowWithComesFromElsewhere) {
   expect_copy();
 }
 
+// With as many chunks as it may be asked for at a time it holds up nobody for longer.
+TEST_F(ShareTest, APeerThatHangsWithAllItsConnectionsIsPassedOver) {
+  std::atomic<bool> over{false};
+  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
+  FakeServer peer([&](const FakeRequest& request) {
+    if (request.target.ends_with("/have")) {
+      return FakeAnswer{.status = 200, .body = have_of(**whole, "slow").to_json()};
+    }
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return FakeAnswer{.status = 404};
+  });
+  FakeServer origin(files_answer());
+  MirrorOptions wanted = options(origin.url(), {peer.url()});
+  wanted.fetch.overdue = std::chrono::milliseconds(50);
+  wanted.fetch.connections = 2;
+  const int64_t began_ns = clock_.now_ns();
+  const Result<MirrorReport> report = fetch(wanted);
+  over = true;
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->fetch.bytes_from_origin, manifest_.bytes());
+  EXPECT_LT(clock_.now_ns() - began_ns, 5'000'000'000);
+}
+
 // It says to fetch all from the origin for others too, and that it gets on.
 TEST_F(ShareTest, WhoOnlyPromisesIsWaitedForOnce) {
   std::atomic<size_t> asked = 0;
