@@ -52,8 +52,9 @@ def letters(seed, number, count):
 class Process:
     """A server of the binary's, whose log is kept."""
 
-    def __init__(self, *words):
-        self.process = subprocess.Popen([BINARY, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def __init__(self, *words, env=None):
+        self.process = subprocess.Popen([BINARY, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(env or {})})
         self.log = collections.deque(maxlen=2000)
         self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
         self.reader.start()
@@ -78,6 +79,7 @@ class Process:
 
 class Fleet:
     """Workers at fixed fleet ports, which may be killed and started again, and one gateway."""
+    gateway_env = None
 
     def __init__(self, folder, workers, script=None, gateway=(), serve=(), pool="", record=()):
         self.folder = pathlib.Path(folder)
@@ -93,7 +95,7 @@ class Fleet:
                              f'fleet_key_file = "{self.key}"\n', *gateway, '[[pool]]\nname = "box"\nmodel = "pelton-box"\n', pool])
         self.config = self.folder / "gateway.toml"
         self.configure(self.ports)
-        self.gateway = Process("gateway", "--config", self.config, *record)
+        self.gateway = Process("gateway", "--config", self.config, *record, env=self.gateway_env)
         self.wait_for(workers)
 
     def launch(self, workers):

@@ -169,8 +169,8 @@ class Split(unittest.TestCase):
                 whole = (usage["prompt_tokens"] - 1) // block * block
                 if again:
                     self.assertEqual(cached, whole, (handoff, usage))
-                else:
-                    self.assertLess(cached, 2 * block, (handoff, number, usage))
+                else:  # what all chats begin with
+                    self.assertLess(cached, whole // 2, (handoff, number, usage))
                 self.assertNotIn("peer", usage["prompt_tokens_details"].get("cached_tokens_details", {}))
                 hits += cached
                 asked += usage["prompt_tokens"]

@@ -286,7 +286,7 @@ class Tiers(unittest.TestCase):
     def test_a_tenant_is_erased_while_another_is_served(self):
         """Of a disk too, and for the next start."""
         keys = self.folder / "keys"
-        keys.write_text("key-a a\nkey-b b\nroot - admin\n")
+        keys.write_text("key-a a\nkey-b b\nroot operator role=admin\n")
         flags = (*self.warm_flags(), "--api-key-file", str(keys))
         with Server(*flags, key="root") as server:
             for number in range(12):
@@ -296,7 +296,7 @@ class Tiers(unittest.TestCase):
             self.assertEqual(server.post("/reset_prefix_cache?tenant=a", {}), {"success": True})
             self.assertEqual(server.ask(0, "key-a")[:2], (self.plain[0], 0))
             found = sum(server.ask(number, "key-b")[1] for number in range(12))
-            self.assertGreater(found, 12 * COMMON)
+            self.assertGreaterEqual(found, 12 * COMMON)  # the first one too
             self.assertEqual(server.post("/reset_prefix_cache?tenant=a", {}), {"success": True})
         with Server(*flags, key="root") as server:  # from the disk alone
             self.assertGreater(server.disk_tokens("key-b"), 0)
@@ -314,8 +314,8 @@ class Tiers(unittest.TestCase):
     def test_prefixes_are_pinned_while_it_serves(self):
         """Of one tenant's; they outlive whatever evicts others, and go when they are removed or their tenant is erased."""
         keys = self.folder / "keys"
-        keys.write_text("key-a a\nkey-b b\nroot - admin\n")
-        with Server("--admin-port", "0", "--api-key-file", str(keys), key="root") as server:
+        keys.write_text("key-a a\nkey-b b\nroot operator role=admin\n")
+        with Server("--admin-port", "0", "--kv-cache-memory", "2MiB", "--api-key-file", str(keys), key="root") as server:
             server.admin = server.process.stdout.readline().split()[2]
 
             def churn():
@@ -328,7 +328,8 @@ class Tiers(unittest.TestCase):
             self.assertEqual(listed(), [])
             messages = [{"role": "user", "content": prompt(0)}]
             status, pinned = self.admin(server, "POST", "/admin/prefixes?tenant=a", {"messages": messages})
-            self.assertEqual((status, pinned["tenant"]), (200, "a"), pinned)
+            self.assertEqual(status, 200, pinned)
+            self.assertEqual(pinned["tenant"], "a")
             self.assertGreater(pinned["tokens"], 2 * COMMON)
             self.assertEqual(listed(), [pinned])
             churn()

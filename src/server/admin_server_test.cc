@@ -503,7 +503,7 @@ TEST(AdminServer, HostileRequestsGetAnAnswerAndLeaveNothing) {
       {"GET /debug/ledger%00 HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},
       {"\x16\x03\x01\x02", " 400 "},
       {"GET /metrics HTTP/1.1\r\n\r\n", " 400 "},
-      {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n", " 413 "},
+      {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1100000\r\n\r\n", " 413 "},
       {"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n", " 431 "},
   };
   for (const auto& [request, status] : cases) {

@@ -317,7 +317,7 @@ Result<void> check(const YearOptions& options) {
     return bad("workload", "a year's load has no ramp, and Poisson's gaps alone");
   }
   if (!(options.arrivals.rate > 0 && std::isfinite(options.arrivals.rate))) {
-    return bad("request-rate", "a year's load needs a finite rate");
+    return bad("request-rate", "a year's load needs a finite rate, and a --workload may have none");
   }
   if (!(options.tick_s >= 0.1 && options.tick_s <= 600)) {
     return bad("fluid-tick", "a tick must be 0.1 to 600 seconds");
