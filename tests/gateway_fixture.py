@@ -189,6 +189,12 @@ def ask(port, method, path, body=None, **headers):
         link.close()
 
 
+def figure(port, name, **labels):
+    """Of a server's own metrics, the sum of those that have these labels."""
+    found = re.findall(r"^%s(?:\{(.*)\})? (\S+)$" % re.escape(name), ask(port, "GET", "/metrics")[1], re.M)
+    return sum(float(value) for text, value in found if all(f'{label}="{wanted}"' in text for label, wanted in labels.items()))
+
+
 def events(port, path, body):
     """The data of each server-sent event; what is no whole stream raises."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

@@ -59,9 +59,9 @@ bool PeerTier::pays(int64_t bytes, int tokens) const {
 }
 
 // The same prefix is fetched once, whoever asks for it meanwhile.
-bool PeerTier::join(Load& load, std::span<const BlockHash> hashes) {
+bool PeerTier::join(Load& load, std::span<const BlockHash> hashes, bool with_ahead) {
   for (auto& [id, transfer] : transfers_) {
-    if (transfer.is_stale || transfer.is_cancelled) continue;
+    if (transfer.is_stale || transfer.is_cancelled || (transfer.ahead && !with_ahead)) continue;
     const size_t common = std::min(static_cast<size_t>(load.far_blocks), transfer.names.size());
     if (std::cmp_less_equal(common, load.near_blocks) || transfer.near_blocks > load.near_blocks ||
         transfer.names[common - 1] != hashes[common - 1]) {
@@ -76,6 +76,14 @@ bool PeerTier::join(Load& load, std::span<const BlockHash> hashes) {
   return false;
 }
 
+std::unique_ptr<PeerTier::Load> PeerTier::join(std::span<const BlockHash> hashes) {
+  const int far = static_cast<int>(hashes.size());
+  const int near = kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_);
+  if (far < near + kBlocksMin) return nullptr;
+  auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});
+  return join(*load, hashes, false) ? std::move(load) : nullptr;
+}
+
 std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_ns) {
   if (!on_) return nullptr;
   const int expected = asked.peer.tokens / pools_.block_tokens();
@@ -84,7 +92,7 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
   // The ticket is for what is expected and for nothing else.
   if (far < expected || far < near + kBlocksMin) return nullptr;
   auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});
-  if (join(*load, asked.hashes)) return load;
+  if (join(*load, asked.hashes, true)) return load;
   const std::string address = fmt::format("{} {}", asked.peer.host, asked.peer.port);
   const bool ahead = asked.peer.ahead;
   if (!any_place(address, ahead, now_ns)) return nullptr;

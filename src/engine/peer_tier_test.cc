@@ -215,6 +215,21 @@ TEST_F(PeerTierTest, TheSamePrefixIsFetchedOnceForAllWhoAsk) {
   EXPECT_EQ(target_.tokens.size(), 400u);
 }
 
+// Its gateway takes it for being here by now.
+TEST_F(PeerTierTest, WhoComesWithoutATicketWaitsForWhatIsOnItsWay) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  target_.submit(1, 60);
+  for (int i = 0; i < 20; ++i) target_.submit(1, 0);
+  target_.submit(2, 0);  // has nothing in common
+  target_.turn();
+  ASSERT_EQ(target_.fetches.size(), 1u);
+  EXPECT_EQ(target_.counters().joined, 20);
+  target_.scheduler.finish_peer_fetch(carry(target_.fetches.front()), target_.now_ns);
+  finish_target();
+  ASSERT_EQ(target_.ends.size(), 22u);
+  EXPECT_EQ(std::ranges::count(target_.ends, 60, &StreamEnd::cached_tokens), 21);
+}
+
 TEST_F(PeerTierTest, WhoLeavesWhileItIsFetchedHoldsNothing) {
   computed_at_source(1);
   const SequenceId id = target_.submit(1, 60);

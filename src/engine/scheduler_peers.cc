@@ -33,7 +33,11 @@ std::vector<kv::PeerFetch> Scheduler::take_peer_fetches() {
 }
 
 void Scheduler::begin_peer_load(Sequence& sequence) {
-  if (!sequence.request.peer || sequence.computes_every_token()) return;
+  if (sequence.computes_every_token()) return;
+  if (!sequence.request.peer) {
+    if (peer_tier_.fetches()) sequence.peer_load = peer_tier_.join(usable_names(sequence));
+    return;
+  }
   sequence.peer_load = peer_tier_.load(
       {.hashes = usable_names(sequence), .peer = *sequence.request.peer, .owner = sequence.owner},
       now_ns_);

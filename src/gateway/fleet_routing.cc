@@ -44,7 +44,7 @@ cluster::StepCosts at_least(const cluster::StepCosts& costs, const cluster::Step
 // To the first token, if fetching from the peer took no time; 0: there is none.
 double fed_first_s(const CostRequest& request, CostCandidate candidate,
                    const cluster::RunEnvelope::Peer& peer) {
-  if (peer.port == 0) return 0;
+  if (peer.port == 0 || peer.tokens <= candidate.hit_tokens) return 0;
   candidate.fetch_token_s = 0;
   candidate.fetch_tokens = peer.tokens - candidate.hit_tokens;
   return cost_of(request, candidate).first_s;
@@ -235,10 +235,17 @@ CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) co
   return {.prompt_tokens = prompt_tokens, .output_tokens = std::llround(output)};
 }
 
+// What it has said itself that it has: what is on its way there may be late, or be another one's
+// to bring.
+int64_t Fleet::held_tokens(const Wanted& wanted, size_t worker) {
+  std::vector<int> held(workers_.size());
+  blocks_.find_held(wanted.prompt.names, workers_[worker]->groups.tail_blocks, held);
+  return int64_t{held[worker]} * wanted.prompt.block_tokens;
+}
+
 // A worker that is being stopped is a good source: what it has is soon gone.
 cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
-                                           const std::vector<CostCandidate>& all,
-                                           int64_t now_ns) const {
+                                           const std::vector<CostCandidate>& all, int64_t now_ns) {
   const Worker& target = *workers_[chosen];
   const int block_tokens = wanted.prompt.block_tokens;
   if (options_.peer_key.empty() || target.record.kv_port == 0 || block_tokens == 0) return {};
@@ -259,9 +266,13 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (worker->fingerprint != target.fingerprint) continue;
     hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
+  const int64_t chosen_hit =
+      is_split || all[chosen].hit_tokens == 0 || *std::ranges::max_element(hits) == 0
+          ? all[chosen].hit_tokens
+          : held_tokens(wanted, chosen);
   const std::optional<PrefixSource> peer = choose_peer({.hits = hits,
                                                         .chosen = chosen,
-                                                        .chosen_hit = all[chosen].hit_tokens,
+                                                        .chosen_hit = chosen_hit,
                                                         .is_split = is_split,
                                                         .draw = wanted.draw});
   if (!peer) return {};
