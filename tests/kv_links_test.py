@@ -27,8 +27,12 @@ JUMPS = None
 
 
 def body(number, **more):
-    """Of few words, so that most of what it takes is its prompt."""
     return split.body(number, max_completion_tokens=24, **more)
+
+
+def longer(number):
+    """So that it is not over before it is handed over."""
+    return split.body(number, max_completion_tokens=240)
 
 
 class Link:
@@ -120,6 +124,7 @@ class Links(split.Split):
         alone = Process("serve", BOX, *COMMON, "--kv-cache-memory", "16MiB", "--port", "0")
         try:
             cls.alone = [choices(alone.port, body(number)) for number in range(12)]
+            cls.longer = [choices(alone.port, longer(number)) for number in range(12)]
         finally:
             alone.end()
 
@@ -139,23 +144,31 @@ class Links(split.Split):
         details = answer["usage"]["prompt_tokens_details"]
         return json.dumps(answer["choices"]), details["cached_tokens"], details.get("cached_tokens_details", {}).get("peer", 0)
 
+    @staticmethod
+    def hold(port, stop):
+        """Keeps one of a worker's places taken, past its gateway."""
+        while not stop.is_set():
+            ask(port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": "river", "max_tokens": 300, "ignore_eos": True})
+
     def test_a_link_of_a_megabyte_a_second_in_mid_transfer(self):
         """The decoder gives up and computes. With a hand-over at once the client waits for it, so for no longer than computing takes."""
         for handoff in ("warm", "first"):
             fleet = self.linked(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n')
-            self.assertEqual(choices(fleet.gateway.port, body(0)), self.alone[0])  # what computing and fetching take is measured
+            self.assertEqual(choices(fleet.gateway.port, longer(0)), self.longer[0])  # what computing and fetching take is measured
             whole = fleet.link.passed
             self.assertGreater(whole, 100_000, "the prompt's blocks did not come through this link")
             fleet.link.at_once, fleet.link.rate = whole // 4, 1_000_000
             begun = time.monotonic()
             for number in range(1, 10 if FULL else 4):
-                self.assertEqual(choices(fleet.gateway.port, body(number)), self.alone[number], (handoff, number))
+                self.assertEqual(choices(fleet.gateway.port, longer(number)), self.longer[number], (handoff, number))
             # A hang would be one of seconds; how long it takes is in docs/performance.md.
             self.assertLess(time.monotonic() - begun, 10, handoff)
             late = fleet.figure(1, "pelton_kv_peer_fetches_total", kind="late")
-            declined = fleet.figure(1, "pelton_kv_peer_fetches_total", kind="declined")
-            self.assertGreater(late + declined, 0, list(fleet.workers[1].log)[-10:])
-            self.assertGreater(fleet.metric("split_recomputed_tokens_total"), 0)
+            if handoff == "warm":  # or the first one had said all by then
+                self.assertGreater(late + fleet.splits("ended"), 0)
+            else:
+                self.assertGreater(late, 0, list(fleet.workers[1].log)[-10:])
+                self.assertGreater(fleet.metric("split_recomputed_tokens_total"), 0)
             for i in range(2):
                 self.check_clean(fleet, i)
 
@@ -167,15 +180,21 @@ class Links(split.Split):
         fleet.wait_until_announced(0)
         fleet.only(1)
         fleet.link.rate = 100_000
+        stop = threading.Event()  # while others have its places the request waits, and so does its fetch
+        busy = [threading.Thread(target=self.hold, args=(fleet.workers[1].port, stop)) for _ in range(4)]
+        for one in busy:
+            one.start()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            before = fleet.link.passed
             answer = pool.submit(self.asked, fleet, 0)
-            self.wait(lambda: fleet.link.passed > before + 8_000, lambda: "nothing crosses")
+            self.wait(lambda: fleet.link.passed > 8_000, lambda: "nothing crosses")
             begun = time.monotonic()
             status, text = ask(fleet.admin, "POST", "/v1/reset_prefix_cache")
+            stop.set()
             self.assertEqual(status, 200, text)
             self.assertLess(time.monotonic() - begun, 5)
             said, _, peer = answer.result()
+        for one in busy:
+            one.join()
         self.assertEqual((said, peer), (self.alone[0], 0))
         fleet.link.rate = None
         for i in range(2):
@@ -203,16 +222,24 @@ class Links(split.Split):
         for i in range(2):
             self.check_clean(fleet, i)
 
-    def test_more_answers_than_decoders_have_places(self):
-        """Those that find none stay where they began; another decoder is tried once."""
+    def test_decoders_that_are_full_when_the_hand_over_comes(self):
+        """Others take their places past this gateway: an answer that finds none stays where it began, after another decoder was tried once."""
         one = ("--max-num-seqs", "1", "--max-num-queued-reqs", "1")
         fleet = self.linked(("prefill", "decode", "decode"), 'split = "always"\n', more={0: ("--max-num-seqs", "8"), 1: one, 2: one})
-        with concurrent.futures.ThreadPoolExecutor(12) as pool:
-            said = list(pool.map(lambda number: choices(fleet.gateway.port, body(number)), range(12)))
-        self.assertEqual(said, self.alone)
+        stop = threading.Event()
+        busy = [threading.Thread(target=self.hold, args=(fleet.workers[1 + i % 2].port, stop)) for i in range(10)]
+        for one in busy:
+            one.start()
+        try:
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                said = list(pool.map(lambda number: choices(fleet.gateway.port, longer(number)), range(12)))
+        finally:
+            stop.set()
+            for one in busy:
+                one.join()
+        self.assertEqual(said, self.longer)
         outcomes = {one: fleet.splits(one) for one in ("handed_over", "ended", "no_decoder", "failed")}
         self.assertEqual(sum(outcomes.values()), 12, outcomes)
-        self.assertGreater(outcomes["handed_over"], 0, outcomes)
         self.assertLess(outcomes["handed_over"], 12, outcomes)
         for i in range(3):
             self.check_clean(fleet, i)

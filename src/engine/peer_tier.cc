@@ -59,9 +59,9 @@ bool PeerTier::pays(int64_t bytes, int tokens) const {
 }
 
 // The same prefix is fetched once, whoever asks for it meanwhile.
-bool PeerTier::join(Load& load, std::span<const BlockHash> hashes, bool with_ahead) {
+bool PeerTier::join(Load& load, std::span<const BlockHash> hashes) {
   for (auto& [id, transfer] : transfers_) {
-    if (transfer.is_stale || transfer.is_cancelled || (transfer.ahead && !with_ahead)) continue;
+    if (transfer.is_stale || transfer.is_cancelled) continue;
     const size_t common = std::min(static_cast<size_t>(load.far_blocks), transfer.names.size());
     if (std::cmp_less_equal(common, load.near_blocks) || transfer.near_blocks > load.near_blocks ||
         transfer.names[common - 1] != hashes[common - 1]) {
@@ -76,23 +76,20 @@ bool PeerTier::join(Load& load, std::span<const BlockHash> hashes, bool with_ahe
   return false;
 }
 
-std::unique_ptr<PeerTier::Load> PeerTier::join(std::span<const BlockHash> hashes) {
-  const int far = static_cast<int>(hashes.size());
-  const int near = kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_);
-  if (far < near + kBlocksMin) return nullptr;
-  auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});
-  return join(*load, hashes, false) ? std::move(load) : nullptr;
-}
-
 std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_ns) {
   if (!on_) return nullptr;
+  // Without a ticket it may wait for what another one fetches.
+  const bool is_granted = asked.peer.port != 0;
+  if (!is_granted && transfers_.empty()) return nullptr;
   const int expected = asked.peer.tokens / pools_.block_tokens();
-  const int far = std::min(expected, static_cast<int>(asked.hashes.size()));
+  const int most = static_cast<int>(asked.hashes.size());
+  const int far = is_granted ? std::min(expected, most) : most;
   const int near = kv::longest_hit({.hashes = asked.hashes, .furthest = kv::kHost}, pools_);
   // The ticket is for what is expected and for nothing else.
   if (far < expected || far < near + kBlocksMin) return nullptr;
   auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});
-  if (join(*load, asked.hashes, true)) return load;
+  if (join(*load, asked.hashes)) return load;
+  if (!is_granted) return nullptr;
   const std::string address = fmt::format("{} {}", asked.peer.host, asked.peer.port);
   const bool ahead = asked.peer.ahead;
   if (!any_place(address, ahead, now_ns)) return nullptr;

@@ -46,10 +46,6 @@ class PeerTier {
   // Begins to fetch what the longest expected hit lacks here, or joins whoever does so already.
   // Null: there is nothing, it would take longer than computing, or the host has no room.
   std::unique_ptr<Load> load(const Asked& asked, int64_t now_ns);
-  // Without a ticket: what somebody else fetches already, but not while the peer computes it. Null:
-  // there is nothing like it.
-  std::unique_ptr<Load> join(std::span<const kv::BlockHash> hashes);
-  bool fetches() const { return !transfers_.empty(); }
   void release(Load& load);
   // How long a load may keep its sequence waiting.
   int64_t patience_ns(const Load& load) const;
@@ -135,7 +131,7 @@ class PeerTier {
   bool is_here(int group, const kv::BlockHash& name) const;
   void share(kv::PeerOffer& offer, int group, const kv::BlockHash& name);
   kv::PeerOffer offer_next(Awaited& awaited, int64_t now_ns);
-  bool join(Load& load, std::span<const kv::BlockHash> hashes, bool with_ahead);
+  bool join(Load& load, std::span<const kv::BlockHash> hashes);
   int first_needed(int group, int blocks) const;
   bool plan(kv::PeerFetch& fetch, int near);
   bool any_place(const std::string& address, bool ahead, int64_t now_ns) const;

@@ -312,7 +312,7 @@ bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
     events_.back().prompt =
         std::make_unique<std::vector<PromptToken>>(std::exchange(sequence.scored, {}));
   }
-  if (sequence.request.reports_found && sequence.output_count() == 1) {
+  if (sequence.request.tells_found && sequence.output_count() == 1) {
     events_.back().found =
         std::make_unique<PromptFound>(PromptFound{.cached_tokens = sequence.cached,
                                                   .by_tier = sequence.cached_by_tier,

@@ -34,13 +34,13 @@ std::vector<kv::PeerFetch> Scheduler::take_peer_fetches() {
 
 void Scheduler::begin_peer_load(Sequence& sequence) {
   if (sequence.computes_every_token()) return;
-  if (!sequence.request.peer) {
-    if (peer_tier_.fetches()) sequence.peer_load = peer_tier_.join(usable_names(sequence));
-    return;
-  }
-  sequence.peer_load = peer_tier_.load(
-      {.hashes = usable_names(sequence), .peer = *sequence.request.peer, .owner = sequence.owner},
-      now_ns_);
+  // Without a peer it may wait for what another one fetches.
+  if (!sequence.request.peer && !peer_tier_.busy()) return;
+  const request::PrefixPeer nobody;
+  sequence.peer_load = peer_tier_.load({.hashes = usable_names(sequence),
+                                        .peer = sequence.request.peer.value_or(nobody),
+                                        .owner = sequence.owner},
+                                       now_ns_);
 }
 
 // Its prompt's keys and values are what is wanted; another request goes on from them.

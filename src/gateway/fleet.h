@@ -452,8 +452,7 @@ class Fleet {
   // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
   void price_fetches_of(const Wanted& wanted, int64_t now_ns, std::vector<CostCandidate>& all);
   cluster::RunEnvelope::Peer peer_for(const Wanted& wanted, size_t chosen,
-                                      const std::vector<CostCandidate>& all, int64_t now_ns);
-  int64_t held_tokens(const Wanted& wanted, size_t worker);
+                                      const std::vector<CostCandidate>& all, int64_t now_ns) const;
   // Each of them the median of what the pool's workers say.
   cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;

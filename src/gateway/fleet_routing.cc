@@ -50,6 +50,24 @@ double fed_first_s(const CostRequest& request, CostCandidate candidate,
   return cost_of(request, candidate).first_s;
 }
 
+// With what the chosen one has said itself that it has: what is on its way there may be late, or be
+// this request's to bring.
+std::vector<CostCandidate> with_held(const Fleet::Wanted& wanted, size_t chosen, int tail_blocks,
+                                     std::vector<CostCandidate> all, BlockView& blocks) {
+  if (all[chosen].hit_tokens == 0) return all;
+  std::vector<int> held(all.size());
+  blocks.find_held(wanted.prompt.names, tail_blocks, held);
+  all[chosen].hit_tokens = int64_t{held[chosen]} * wanted.prompt.block_tokens;
+  return all;
+}
+
+BlockView::Dispatch arriving(size_t worker, int tail_blocks, int64_t now_ns, double first_s) {
+  return {.worker = static_cast<int>(worker),
+          .tail_blocks = tail_blocks,
+          .now_ns = now_ns,
+          .until_ns = now_ns + BlockView::expected_ns(first_s)};
+}
+
 void note_prompt(PromptShare& share, int64_t now_ns, int64_t tokens,
                  const CostCandidate& candidate) {
   share.note(now_ns, static_cast<double>(tokens) * candidate.costs.prefill_token_s);
@@ -235,17 +253,10 @@ CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) co
   return {.prompt_tokens = prompt_tokens, .output_tokens = std::llround(output)};
 }
 
-// What it has said itself that it has: what is on its way there may be late, or be another one's
-// to bring.
-int64_t Fleet::held_tokens(const Wanted& wanted, size_t worker) {
-  std::vector<int> held(workers_.size());
-  blocks_.find_held(wanted.prompt.names, workers_[worker]->groups.tail_blocks, held);
-  return int64_t{held[worker]} * wanted.prompt.block_tokens;
-}
-
 // A worker that is being stopped is a good source: what it has is soon gone.
 cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
-                                           const std::vector<CostCandidate>& all, int64_t now_ns) {
+                                           const std::vector<CostCandidate>& all,
+                                           int64_t now_ns) const {
   const Worker& target = *workers_[chosen];
   const int block_tokens = wanted.prompt.block_tokens;
   if (options_.peer_key.empty() || target.record.kv_port == 0 || block_tokens == 0) return {};
@@ -266,13 +277,9 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (worker->fingerprint != target.fingerprint) continue;
     hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
-  const int64_t chosen_hit =
-      is_split || all[chosen].hit_tokens == 0 || *std::ranges::max_element(hits) == 0
-          ? all[chosen].hit_tokens
-          : held_tokens(wanted, chosen);
   const std::optional<PrefixSource> peer = choose_peer({.hits = hits,
                                                         .chosen = chosen,
-                                                        .chosen_hit = chosen_hit,
+                                                        .chosen_hit = all[chosen].hit_tokens,
                                                         .is_split = is_split,
                                                         .draw = wanted.draw});
   if (!peer) return {};
@@ -312,39 +319,42 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   const CostCandidate& candidate = all[*choice.worker];
   const CostTerms terms = cost_of(request, candidate);
   const bool is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens;
-  Assignment assignment{.worker = *choice.worker,
-                        .serial = worker.serial,
-                        .host = worker.config.host,
-                        .port = worker.config.port,
-                        .trust = worker.is_foreign ? worker.trust : options_.trust,
-                        .incarnation = worker.record.incarnation,
-                        .is_foreign = worker.is_foreign,
-                        .kind = worker.kind,
-                        .abilities = worker.abilities,
-                        .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
-                        .api_key = worker.api_key,
-                        .pairs = worker.is_foreign && splits(wanted.pool),
-                        .role = worker.role,
-                        .bootstrap_port = worker.config.bootstrap_port,
-                        .fingerprint = worker.fingerprint,
-                        .beat_ms = worker.record.beat_ms,
-                        .dispatch = ++dispatched_,
-                        .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
-                        .is_counted = is_counted,
-                        .has_adapter = terms.adapter_s == 0,
-                        .first_s = terms.first_s,
-                        .step_s = terms.step_s,
-                        .token_s = terms.token_s,
-                        .fetches = terms.fetch_s > 0,
-                        .splits = choice.splits,
-                        .peer = peer_for(wanted, *choice.worker, all, now_ns)};
+  const int tail = worker.groups.tail_blocks;
+  const bool asks = !options_.peer_key.empty() && worker.record.kv_port != 0 && !wanted.source;
+  Assignment assignment{
+      .worker = *choice.worker,
+      .serial = worker.serial,
+      .host = worker.config.host,
+      .port = worker.config.port,
+      .trust = worker.is_foreign ? worker.trust : options_.trust,
+      .incarnation = worker.record.incarnation,
+      .is_foreign = worker.is_foreign,
+      .kind = worker.kind,
+      .abilities = worker.abilities,
+      .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
+      .api_key = worker.api_key,
+      .pairs = worker.is_foreign && splits(wanted.pool),
+      .role = worker.role,
+      .bootstrap_port = worker.config.bootstrap_port,
+      .fingerprint = worker.fingerprint,
+      .beat_ms = worker.record.beat_ms,
+      .dispatch = ++dispatched_,
+      .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
+      .is_counted = is_counted,
+      .has_adapter = terms.adapter_s == 0,
+      .first_s = terms.first_s,
+      .step_s = terms.step_s,
+      .token_s = terms.token_s,
+      .fetches = terms.fetch_s > 0,
+      .splits = choice.splits,
+      .peer = peer_for(wanted, *choice.worker,
+                       asks ? with_held(wanted, *choice.worker, tail, all, blocks_) : all, now_ns)};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }
   if (std::ranges::binary_search(worker.adapters, wanted.model)) {
-    worker.expected_adapters.insert_or_assign(
-        std::string(wanted.model),
-        Worker::Uncounted{.dispatch = assignment.dispatch, .at_ns = now_ns});
+    worker.expected_adapters[std::string(wanted.model)] = {.dispatch = assignment.dispatch,
+                                                           .at_ns = now_ns};
   }
   assignment.may_leave = choice.pair && !choice.splits && may_decide_late(wanted.pool);
   if (choice.splits) {
@@ -358,11 +368,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   worker.uncounted.push_back(
       {.dispatch = assignment.dispatch, .at_ns = now_ns, .tokens = computed});
   if (knows_names(worker) && !wanted.ahead) {
-    blocks_.expect(wanted.prompt.names,
-                   {.worker = static_cast<int>(*choice.worker),
-                    .tail_blocks = worker.groups.tail_blocks,
-                    .now_ns = now_ns,
-                    .until_ns = now_ns + BlockView::expected_ns(assignment.first_s)});
+    blocks_.expect(wanted.prompt.names, arriving(*choice.worker, tail, now_ns, assignment.first_s));
   }
   return assignment;
 }

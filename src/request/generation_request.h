@@ -162,7 +162,7 @@ struct GenerationRequest {
   bool pin_prefix = false;
   int pin_room_tokens = 0;  // that a request must still find room for then; 0: it need not
   // What was found of its prompt is said with its first token.
-  bool reports_found = false;
+  bool tells_found = false;
   // Its prompt was counted here, when it was asked for a token of it ahead of its time.
   bool was_counted = false;
   // Where its prompt's beginning may be fetched instead of computed.

@@ -255,7 +255,7 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
     // The ticket is for one use, and for the prompt that the gateway has named.
     if (all.size() == 1) one.request.peer = std::move(call.peer);
     note_prompt(call, prompt++, one);
-    one.request.reports_found = call.observer != nullptr;
+    one.request.tells_found = call.observer != nullptr;
     if (options.on_prompt) options.on_prompt(*call.model, one.request);
     std::vector<int> open;  // of them; those that are over have no stream to wait for
     if (call.resumed != nullptr) open = resume_work(*call.resumed, first, one);

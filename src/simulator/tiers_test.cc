@@ -36,10 +36,10 @@ class AgentsDay : public testing::Test {
     };
     SimulationOptions options;
     options.replica.capacity = {
+        .block_tokens = 64,
         .groups = {{{.name = "full", .block_bytes = kBlockBytes}, blocks(kFull)},
                    {{.name = "window", .sliding_window = 128, .block_bytes = kBlockBytes},
                     blocks(kWindow)}},
-        .block_tokens = 64,
         .sequences_max = 64,
         .batch_tokens_max = 8192,
         .context_tokens_max = 131'072,
