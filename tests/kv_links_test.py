@@ -124,7 +124,7 @@ class Links(split.Split):
         alone = Process("serve", BOX, *COMMON, "--kv-cache-memory", "16MiB", "--port", "0")
         try:
             cls.alone = [choices(alone.port, body(number)) for number in range(12)]
-            cls.longer = [choices(alone.port, longer(number)) for number in range(12)]
+            cls.longer = [choices(alone.port, longer(number)) for number in range(10)]
         finally:
             alone.end()
 
@@ -232,15 +232,15 @@ class Links(split.Split):
             one.start()
         try:
             with concurrent.futures.ThreadPoolExecutor(6) as pool:
-                said = list(pool.map(lambda number: choices(fleet.gateway.port, longer(number)), range(12)))
+                said = list(pool.map(lambda number: choices(fleet.gateway.port, longer(number)), range(6)))
         finally:
             stop.set()
             for one in busy:
                 one.join()
-        self.assertEqual(said, self.longer)
+        self.assertEqual(said, self.longer[:6])
         outcomes = {one: fleet.splits(one) for one in ("handed_over", "ended", "no_decoder", "failed")}
-        self.assertEqual(sum(outcomes.values()), 12, outcomes)
-        self.assertLess(outcomes["handed_over"], 12, outcomes)
+        self.assertEqual(sum(outcomes.values()), 6, outcomes)
+        self.assertGreater(outcomes["failed"], 0, outcomes)  # both were tried
         for i in range(3):
             self.check_clean(fleet, i)
 

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kGreeting = "PLTNKV01";
 constexpr size_t kNonceBytes = 16;
 constexpr size_t kSealBytes = 32;
-constexpr size_t kReadBytes = size_t{256} << 10;
+constexpr size_t kReadBytes = size_t{64} << 10;
 
 Error lost(std::string_view why) {
   return {ErrorCode::kIo, fmt::format("a peer's connection: {}", why)};
@@ -143,12 +143,14 @@ Result<void> PeerChannel::write_all(std::string_view bytes, Deadline until) {
 }
 
 Result<bool> PeerChannel::read_more(Deadline until) {
-  const size_t before = bytes_.size();
+  // Of its own, as growing bytes_ by that would write that much for whatever little comes.
+  thread_local std::string piece(kReadBytes, '\0');
   for (;;) {
-    bytes_.resize(before + kReadBytes);
-    const ssize_t came = ::recv(socket_, bytes_.data() + before, kReadBytes, 0);
-    bytes_.resize(before + static_cast<size_t>(std::max<ssize_t>(came, 0)));
-    if (came > 0) return true;
+    const ssize_t came = ::recv(socket_, piece.data(), piece.size(), 0);
+    if (came > 0) {
+      bytes_.append(piece.data(), static_cast<size_t>(came));
+      return true;
+    }
     if (came == 0) return lost("the peer has gone");
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) return lost(std::strerror(errno));

@@ -83,14 +83,34 @@ bool is_whole(std::string_view bytes, std::string_view magic, size_t size, uint3
   return version >= kVersion && version <= version_max;
 }
 
-}  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t crc = ~uint32_t{0};
+uint32_t crc_by_table(std::string_view bytes, uint32_t crc) {
   for (const char byte : bytes) {
     crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFF];
   }
-  return ~crc;
+  return crc;
+}
+
+#if defined(__x86_64__)
+// The processor's instruction takes eight bytes; the table a few cycles for each.
+__attribute__((target("sse4.2"))) uint32_t crc_by_processor(std::string_view bytes, uint32_t crc) {
+  uint64_t wide = crc;
+  for (; bytes.size() >= sizeof wide; bytes.remove_prefix(sizeof wide)) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    wide = __builtin_ia32_crc32di(wide, word);
+  }
+  return crc_by_table(bytes, static_cast<uint32_t>(wide));
+}
+#endif
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2");
+  if (has_instruction) return ~crc_by_processor(bytes, ~uint32_t{0});
+#endif
+  return ~crc_by_table(bytes, ~uint32_t{0});
 }
 
 std::string SlotHeader::encode() const {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/random.h"
+
 namespace pelton::kv_transfer {
 namespace {
 
@@ -10,6 +12,22 @@ TEST(SlotHeader, crc32c_is_castagnolis) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43u);
+}
+
+// Whatever this processor computes it with, at each length and place.
+TEST(SlotHeader, crc32c_is_the_polynomials_remainder) {
+  std::string bytes;
+  for (uint64_t i = 0; i < 100; ++i) bytes += static_cast<char>(base::random_bits(7, i));
+  for (size_t begin = 0; begin < 9; ++begin) {
+    for (size_t size = 0; begin + size <= bytes.size(); ++size) {
+      uint32_t crc = ~uint32_t{0};
+      for (const char byte : bytes.substr(begin, size)) {
+        crc ^= static_cast<unsigned char>(byte);
+        for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78 : crc >> 1;
+      }
+      ASSERT_EQ(crc32c(std::string_view(bytes).substr(begin, size)), ~crc) << begin << " " << size;
+    }
+  }
 }
 
 TEST(SlotHeader, is_read_as_it_was_written) {
