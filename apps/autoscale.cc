@@ -133,6 +133,7 @@ Result<void> check(const gateway::GatewayConfig& config) {
     return Error{ErrorCode::kBadConfig,
                  "[autoscaler] lead = \"etcd\" needs [etcd] with its endpoints", "config"};
   }
+  TRY(check_launched(config));
   return GatewayScaling::check(config);
 }
 
