@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -41,6 +42,12 @@ using cli::Flag;
 
 // Decides again; the first decision that is another one ends it.
 Result<void> replay(const std::string& file) {
+  std::error_code unseen;
+  if (std::filesystem::is_directory(file, unseen)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is a folder: give a file that --record-facts has made", file),
+                 "replay"};
+  }
   std::ifstream in(file, std::ios::binary);
   if (!in) return Error{ErrorCode::kIo, fmt::format("cannot read {}", file), "replay"};
   autoscaler::FactsReplay replay;
@@ -65,6 +72,9 @@ Result<void> replay(const std::string& file) {
                    {}};
     }
     TRY(write_output(outcome->line + "\n"));
+  }
+  if (decisions == 0) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} holds no decision", file), "replay"};
   }
   fmt::print(stderr, "{} decisions, each as it was recorded\n", decisions);
   return {};

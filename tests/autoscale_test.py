@@ -195,6 +195,15 @@ class Autoscale(unittest.TestCase):
         fleet.wait(lambda: len(fleet.starts()) >= 2)
         self.assertEqual(fleet.metric("unserved_total"), 0)
 
+    def test_a_provider_without_stock_keeps_requests_waiting(self):
+        fleet = self.scaled(launch='kind = "simulated"\nstock_outs = [{at = 0, for = 5}]')
+        threads, faults = self.at_once(fleet, range(1, 5))
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertEqual(len(fleet.log("cannot be had now: the provider is out of stock")), 1)
+        self.assertEqual(len(fleet.starts()), 1)
+
     def test_one_that_stands_by_is_woken_in_place_of_a_start(self):
         fleet = self.scaled(scale="standby = 1")
         page = fleet.page
@@ -394,6 +403,51 @@ class Autoscale(unittest.TestCase):
         fleet.wait(lambda: not alive(second))
         self.assertEqual(fleet.metric("unserved_total"), 0)
 
+    def test_outdated_replicas_are_said_and_rolled_when_that_is_asked_for(self):
+        """The file's `serve` changes: the replica is kept and named; with roll = true another one takes its place, under requests."""
+        fleet = self.scaled(2, apart=True, scale="min = 1")
+        fleet.wait(lambda: fleet.starts() and fleet.card()["state"] == "ready")
+        first = fleet.starts()[0]
+        self.addCleanup(lambda: alive(first) and os.kill(first, signal.SIGKILL))
+        text = fleet.config.read_text()
+
+        def again(config):
+            fleet.config.write_text(config)
+            fleet.scaler.end(signal.SIGTERM)
+            fleet.start_scaler()
+
+        def pool():
+            pools = json.loads(ask(fleet.scaler_port, "GET", "/v1/autoscaler")[1])["pools"]
+            return pools[0] if pools else {"outdated": None, "ready": 0}
+        self.assertEqual(pool()["outdated"], {})
+        more = text.replace('"]\nstart_seconds', '", "--max-queued", "77"]\nstart_seconds')
+        self.assertNotEqual(more, text)
+        again(more)
+        fleet.wait(lambda: pool()["outdated"] == {"box-0": "other --max-queued"})
+        self.assertTrue(fleet.log("set 'roll = true'"))
+        faults, stop = [], threading.Event()
+
+        def client(number):
+            while not stop.is_set():
+                try:
+                    check_stream(fleet.port, number, 20, number)
+                except Exception as error:  # whatever a client sees is a fault
+                    faults.append(repr(error)[:600])
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(1, 4)]
+        for one in clients:
+            one.start()
+        time.sleep(0.5)
+        self.assertTrue(alive(first), "it is kept")
+        again(more.replace("start_seconds", "roll = true\nstart_seconds"))
+        try:
+            fleet.wait(lambda: not alive(first) and pool()["outdated"] == {} and pool()["ready"] == 1)
+        finally:
+            stop.set()
+            for one in clients:
+                one.join()
+        self.assertEqual(faults, [])
+        self.assertEqual(len(fleet.starts()), 1, "one for one")
+
     def test_an_older_autoscaler_is_obeyed_no_longer(self):
         fleet = self.scaled(apart=True)
         fleet.wait(lambda: "desired_replicas" in ask(fleet.scaler_port, "GET", "/metrics")[1])
@@ -446,10 +500,17 @@ class Autoscale(unittest.TestCase):
         self.assertIn("copy.jsonl:3: decided otherwise", done.stderr)
         done = replay(lines[1] + "\n")
         self.assertIn("copy.jsonl:1: nothing says under which policy", done.stderr)
+        done = replay("")
+        self.assertEqual((done.returncode, "holds no decision" in done.stderr), (2, True), done.stderr)
+        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--replay", self.folder], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, "is a folder" in done.stderr), (2, True), done.stderr)
 
     def test_who_does_not_want_to_wait_learns_when(self):
         fleet = self.scaled()
         link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
+        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "never"})
+        refused = link.getresponse()
+        self.assertEqual((refused.status, json.loads(refused.read())["error"]["param"]), (400, "x-pelton-cold-start"))
         link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "fail"})
         answer = link.getresponse()
         body = json.loads(answer.read())
@@ -506,12 +567,32 @@ class Autoscale(unittest.TestCase):
         for text, said in ((pool + "[pool.scale]\nmaxx = 2\n", ":5: [[pool]]: 'scale' has no key 'maxx'; did you mean 'max'?"),
                            (pool + "[pool.scale]\nmin = 2\n", ":5: [[pool]]: 'scale': 'min' (2) is more than 'max' (1)"),
                            (pool + "[pool.scale]\nwindow = 0\n", ":5: [[pool]]: 'scale': 'window'"),
-                           (pool + "[pool.scale]\nmax = 2\n", "[pool.launch]")):
+                           (pool + "[pool.scale]\nmax = 2\n", ":4: [[pool]]: pool 'a' has no [pool.launch]"),
+                           (pool, "there is nothing to scale"),
+                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seq", "8"]\n',
+                            ":6: [[pool]]: 'launch': 'serve': pelton serve says: unknown flag '--max-num-seq'; did you mean '--max-num-seqs'?"),
+                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seqs", "many"]\n', ":6: [[pool]]: 'launch': 'serve'"),
+                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["--max-num-seqs", "8"]\n', "MODEL"),
+                           (pool + '[pool.scale]\n[pool.launch]\nkind = "slurm"\nserve = ["m"]\n', ":7: [[pool]]: 'launch': batch jobs")):
             config.write_text(text)
             done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--with-autoscaler"],
                                   capture_output=True, text=True, timeout=30, check=False)
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(said, done.stderr)
+            if "'serve'" in said:  # whoever scales: a check says it, and a gateway that is told to take it
+                done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--allow-empty", "--check"],
+                                      capture_output=True, text=True, timeout=30, check=False)
+                self.assertEqual((done.returncode, said in done.stderr), (3, True), done.stderr)
+        fleet = self.scaled()
+        right = fleet.config.read_text()
+        wrong = right.replace('"]\nstart_seconds', '", "--max-num-seq=8"]\nstart_seconds')
+        link = http.client.HTTPConnection("127.0.0.1", fleet.admin, timeout=30)
+        for text, status in ((right, 200), (wrong, 400)):
+            link.request("PUT", "/v1/config?dry_run=true", text)
+            answer = link.getresponse()
+            body = answer.read().decode()
+            self.assertEqual(answer.status, status, body)
+        self.assertIn("did you mean '--max-num-seqs'?", body)
 
 
 if __name__ == "__main__":

@@ -407,6 +407,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (const auto error = client_transfer(config, request)) {
     return refuse(api::api_error(*error));
   }
+  if (const auto said = check_cold_start(request.headers); !said.ok()) {
+    return refuse(api::api_error(said.error()));
+  }
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,

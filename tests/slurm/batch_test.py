@@ -109,6 +109,22 @@ class Batch(unittest.TestCase):
         self.rig.wait(lambda: self.rig.state(job) == "COMPLETED", 120)
 
 
+class RigEnds(unittest.TestCase):
+    def test_a_test_that_fails_leaves_no_process(self):
+        """As where a test raises: a job runs that ignores SIGTERM, and nobody cancels it."""
+        with tempfile.TemporaryDirectory() as folder:
+            one = rig.Rig(folder)
+            try:
+                job = one.submit("--wrap", "trap '' TERM; sleep 600 & wait; sleep 600", "--output=/dev/null")
+                one.wait(lambda: one.state(job) == "RUNNING")
+                one.wait(lambda: len(one.strays()) > 0)
+            finally:
+                strays = one.strays()
+                one.end()
+            self.assertTrue(strays)
+            self.assertEqual([pid for pid in strays if pathlib.Path(f"/proc/{pid}").exists()], [])
+
+
 if __name__ == "__main__":
     gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
     if os.environ.get("PELTON_FULL") != "1":
