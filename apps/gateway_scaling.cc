@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "apps/scaled_pools.h"
 #include "launch/scaler_pages.h"
 #include "net/json_response.h"

@@ -12,6 +12,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from gateway_fixture import BOX, Process, ask, chat, check_stream, letters
 from ports import free_port
 
 FULL = False
+FULL_ASKED = "--full" in sys.argv
 SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 1, "slots": 8}
 
 
@@ -272,6 +274,29 @@ class Autoscale(unittest.TestCase):
         self.assertEqual(again["choices"][0]["text"], first["choices"][0]["text"])
         self.assertEqual((again["usage"].get("prompt_tokens_details") or {}).get("cached_tokens", 0), 0, again)
         self.assertEqual((fleet.page()["woken"], fleet.starts()), (2, [replica]), "woken, nothing was started")
+
+    @unittest.skipUnless(FULL_ASKED, "a thousand connections at once: --full")
+    def test_a_thousand_requests_within_a_moment_start_one_replica(self):
+        """FT-40: one launch, every answer whole. Sockets by hand: a thousand threads would be what is measured."""
+        fleet = self.scaled()
+        count = 1000
+        bodies = [json.dumps({**chat(number, 8, number), "stream": False}).encode() for number in range(count)]
+        links = [socket.create_connection(("127.0.0.1", fleet.port), 60) for _ in range(count)]
+        begin = time.monotonic()
+        for link, body in zip(links, bodies):
+            link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                         b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        sent = time.monotonic() - begin
+        answers = []
+        for link in links:
+            with link, link.makefile("rb") as whole:
+                answers.append(whole.read())
+        print(f"a thousand requests sent in {sent * 1e3:.0f} ms, all answered after {time.monotonic() - begin:.1f} s", file=sys.stderr)
+        self.assertEqual([answer[:200] for answer in answers if not answer.startswith(b"HTTP/1.1 200")], [])
+        texts = [json.loads(answer.split(b"\r\n\r\n", 1)[1])["choices"][0]["message"]["content"] for answer in answers]
+        self.assertTrue(all(texts))
+        self.assertEqual(len(fleet.starts()), 1)
+        self.assertEqual(fleet.metric("unserved_total"), 0)
 
     def test_requests_at_any_moment_of_many_cycles_are_answered(self):
         """Requests of which many come into the moment in which the last replica goes."""
@@ -579,7 +604,7 @@ class Autoscale(unittest.TestCase):
                                   capture_output=True, text=True, timeout=30, check=False)
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(said, done.stderr)
-            if "'serve'" in said:  # whoever scales: a check says it, and a gateway that is told to take it
+            if "'serve'" in said:  # whoever scales: a check says it, and a gateway that is to take it
                 done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--allow-empty", "--check"],
                                       capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual((done.returncode, said in done.stderr), (3, True), done.stderr)

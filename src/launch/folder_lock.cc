@@ -29,8 +29,8 @@ Error io_error(const std::string& what) {
   return {ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)), {}};
 }
 
-// What tells this process from every other one that has had its number, or has it in another
-// container or on another machine that sees the folder. Empty: it cannot be told.
+// What this process differs by from each that has had its number, or has it in another
+// container or on another machine that sees the folder. Empty: it is not known.
 std::string identity_of(int pid) {
   const int64_t start = start_ticks_of(pid);
   std::array<char, 64> space{};

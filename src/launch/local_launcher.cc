@@ -146,7 +146,7 @@ void LocalLauncher::read_place(const std::string& file) {
     if (options_.pools.contains(place.first)) {
       replica.seen.outdated = is_program_replaced(replica.pid)
                                   ? "another build"
-                                  : differing_words(words_of(replica.pid), words_for(place));
+                                  : differing_words(command_line_of(replica.pid), words_for(place));
     }
   }
   replicas_[place] = std::move(replica);

@@ -149,7 +149,7 @@ int64_t start_ticks_of(int pid) {
   return take_number(left, ticks) ? ticks : 0;
 }
 
-std::vector<std::string> words_of(int pid) {
+std::vector<std::string> command_line_of(int pid) {
   const std::string text = kernel_text(fmt::format("/proc/{}/cmdline", pid));
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {

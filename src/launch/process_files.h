@@ -27,7 +27,7 @@ std::optional<WrittenOrder> parse_order(std::string_view text);
 struct FolderHolder {
   uint64_t epoch = 0;  // of its lead; 0: it has none
   int pid = 0;
-  std::string identity;  // what tells it from others that have had this number
+  std::string identity;  // what it differs by from others of this number
 };
 
 // "EPOCH PID IDENTITY\n".
@@ -47,14 +47,14 @@ int64_t bytes_of(const std::string& file);
 // file, no such model, too little memory; or as shells say that there is no such program.
 bool is_hopeless_exit(int code);
 
-// Of a file of /proc, whose size the kernel does not tell; empty: it cannot be seen.
+// Of a file of /proc, whose size the kernel does not say; empty: it cannot be seen.
 std::string kernel_text(const std::string& file);
 
 // When a process began, in the kernel's ticks since the machine did; 0: it cannot be seen.
 int64_t start_ticks_of(int pid);
 
 // What a process was started with, its program first; empty: it cannot be seen.
-std::vector<std::string> words_of(int pid);
+std::vector<std::string> command_line_of(int pid);
 
 // Whether the file of its program is another one by now, or none, as after an upgrade.
 bool is_program_replaced(int pid);

@@ -62,9 +62,9 @@ TEST(ProcessFiles, AProcessIsSeenAsTheKernelHasIt) {
   EXPECT_GT(start_ticks_of(::getpid()), 0);
   EXPECT_EQ(start_ticks_of(::getpid()), start_ticks_of(::getpid()));
   EXPECT_EQ(start_ticks_of(-1), 0);
-  ASSERT_FALSE(words_of(::getpid()).empty());
-  EXPECT_NE(words_of(::getpid())[0].find("launch_test"), std::string::npos);
-  EXPECT_TRUE(words_of(-1).empty());
+  ASSERT_FALSE(command_line_of(::getpid()).empty());
+  EXPECT_NE(command_line_of(::getpid())[0].find("launch_test"), std::string::npos);
+  EXPECT_TRUE(command_line_of(-1).empty());
   EXPECT_FALSE(is_program_replaced(::getpid()));
   EXPECT_GT(resident_pages_of(::getpid()), 0);
 }

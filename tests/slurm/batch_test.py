@@ -17,6 +17,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import gateway_fixture
 import rig
+from autoscale_test import alive
 from gateway_fixture import BOX, SCRIPT, ask, check_stream
 from ports import free_port
 
@@ -122,7 +123,7 @@ class RigEnds(unittest.TestCase):
                 strays = one.strays()
                 one.end()
             self.assertTrue(strays)
-            self.assertEqual([pid for pid in strays if pathlib.Path(f"/proc/{pid}").exists()], [])
+            self.assertEqual([pid for pid in strays if alive(pid)], [])
 
 
 if __name__ == "__main__":

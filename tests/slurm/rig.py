@@ -107,7 +107,7 @@ SlurmdParameters=config_overrides
         return self.run("squeue", "-h", "-t", "all", "-j", str(job), "-o", "%T", check=False).stdout.strip()
 
     def strays(self):
-        """Processes of jobs and their slurmstepd, told by this rig's own SLURM_CONF: no others have it."""
+        """Processes of jobs and their slurmstepd, by this rig's own SLURM_CONF: no others have it."""
         mark = f"SLURM_CONF={self.env['SLURM_CONF']}".encode()
         own = {os.getpid(), *(process.pid for process in self.processes)}
         found = []
@@ -125,8 +125,8 @@ SlurmdParameters=config_overrides
             return
         end = time.monotonic() + 15
         try:
+            self.run("scancel", "--state=PENDING", "--user=root", check=False)
             self.run("scancel", "--signal=KILL", "--full", "--user=root", check=False)
-            self.run("scancel", "--user=root", check=False)
             while time.monotonic() < end and self.run("squeue", "-h", "-o", "%T", check=False).stdout.strip():
                 time.sleep(0.2)
         except subprocess.TimeoutExpired:
