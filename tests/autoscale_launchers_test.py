@@ -368,6 +368,13 @@ start_seconds = 1
         self.refused(text, "needs [etcd]", "autoscale", "--check")
         self.refused(text, "'lead' is for pelton autoscale", "gateway", "--with-autoscaler")
 
+    def test_pools_that_nobody_starts_are_refused(self):
+        text = '[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n'
+        self.refused(text, "no [[pool]] has [pool.scale] and [pool.launch]", "autoscale", "--check")
+        self.refused(text + "[pool.scale]\n", "refused.toml:6: [[pool]]: pool 'a' has no [pool.launch]", "autoscale", "--check")
+        self.refused(text + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seq=8"]\n', "did you mean '--max-num-seqs'?", "autoscale",
+                     "--check")
+
     def test_batch_jobs_without_a_key_are_refused(self):
         self.refused('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'
                      '[pool.launch]\nkind = "slurm"\nserve = ["m"]\n', "fleet_key_file", "autoscale", "--check")

@@ -445,10 +445,10 @@ class Autoscale(unittest.TestCase):
             pools = json.loads(ask(fleet.scaler_port, "GET", "/v1/autoscaler")[1])["pools"]
             return pools[0] if pools else {"outdated": None, "ready": 0}
         self.assertEqual(pool()["outdated"], {})
-        more = text.replace('"]\nstart_seconds', '", "--max-queued", "77"]\nstart_seconds')
+        more = text.replace('"]\nstart_seconds', '", "--max-num-seqs", "9"]\nstart_seconds')
         self.assertNotEqual(more, text)
         again(more)
-        fleet.wait(lambda: pool()["outdated"] == {"box-0": "other --max-queued"})
+        fleet.wait(lambda: pool()["outdated"] == {"box-0": "other --max-num-seqs"})
         self.assertTrue(fleet.log("set 'roll = true'"))
         faults, stop = [], threading.Event()
 
@@ -593,7 +593,6 @@ class Autoscale(unittest.TestCase):
                            (pool + "[pool.scale]\nmin = 2\n", ":5: [[pool]]: 'scale': 'min' (2) is more than 'max' (1)"),
                            (pool + "[pool.scale]\nwindow = 0\n", ":5: [[pool]]: 'scale': 'window'"),
                            (pool + "[pool.scale]\nmax = 2\n", ":4: [[pool]]: pool 'a' has no [pool.launch]"),
-                           (pool, "there is nothing to scale"),
                            (pool + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seq", "8"]\n',
                             ":6: [[pool]]: 'launch': 'serve': pelton serve says: unknown flag '--max-num-seq'; did you mean '--max-num-seqs'?"),
                            (pool + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seqs", "many"]\n', ":6: [[pool]]: 'launch': 'serve'"),

@@ -44,7 +44,7 @@ std::map<std::string, std::string> flags_of(const std::vector<std::string>& word
       flag = word.substr(0, word.find('='));
       value = word.size() > flag.size() ? word.substr(flag.size() + 1) : "";
     }
-    flags[flag] += value + '\n';
+    flags[flag] += value.empty() ? "" : value + '\n';
   }
   return flags;
 }

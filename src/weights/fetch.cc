@@ -328,7 +328,7 @@ void Fetch::look_at_rates() {
     all += source.received;
     if (source.origin) continue;
     received += source.received;
-    is_asked = is_asked || (source.running > 0 && source.has_all());
+    is_asked = is_asked || (source.dropped.empty() && source.has_all());
     if (source.running == 0 || source.received > source.heard) {
       source.heard = source.received;
       source.heard_ns = now;

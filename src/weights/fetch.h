@@ -132,7 +132,7 @@ class Fetch {
   int64_t begun_ns_ = 0;
   int64_t plan_at_ns_ = 0;
   int64_t active_ns_ = 0;        // when a chunk was last on its way, or being hashed
-  int64_t rate_since_ns_ = 0;    // since when whole peers are asked without a pause
+  int64_t rate_since_ns_ = 0;    // since when whole peers are watched
   int64_t rate_received_ = 0;    // what had come from all peers then
   bool are_peers_slow_ = false;  // as they were when they were last asked for long enough
   bool has_waited_ = false;      // for others, once, as long as it has patience

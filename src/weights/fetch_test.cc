@@ -438,7 +438,6 @@ TEST_F(ShareTest, APeerThatSendsNothingKeepsNoOtherWaiting) {
   expect_copy();
   EXPECT_EQ(report->fetch.bytes_from_origin, 0);
   EXPECT_LT(clock_.now_ns() - began_ns, 10'000'000'000);
-  EXPECT_THAT(said_, HasSubstr("sends nothing, again and again"));
 }
 
 // It says to fetch all from the origin for others too, and that it gets on.
@@ -482,7 +481,7 @@ TEST_F(ShareTest, OneToWhomBytesComeIsWaitedFor) {
   const int64_t began_ns = clock_.now_ns();
   std::atomic<int64_t> received{0};
   FakeServer peer([&](const FakeRequest& request) {
-    const bool is_there = clock_.now_ns() - began_ns > 2'000'000'000;
+    const bool is_there = clock_.now_ns() - began_ns > 1'200'000'000;
     if (request.target.ends_with("/have")) {
       Have now = have;
       now.received = received += 70'000;
@@ -502,7 +501,7 @@ TEST_F(ShareTest, OneToWhomBytesComeIsWaitedFor) {
   MirrorOptions wanted = options(url(*origin), {peer.url()});
   wanted.fetch.id = "me";
   wanted.fetch.gather = std::chrono::milliseconds(1);
-  wanted.fetch.patience = std::chrono::milliseconds(500);
+  wanted.fetch.patience = std::chrono::milliseconds(400);
   const Result<MirrorReport> report = fetch(wanted);
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_EQ(report->fetch.bytes_from_origin, 0);
