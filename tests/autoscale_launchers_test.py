@@ -258,7 +258,8 @@ start_seconds = 1
         first = self.scaler()
         self.wait(lambda: first.said("is started, process"))
         pid = int(first.said("is started, process")[0].split("process ")[1].split(",")[0])
-        self.addCleanup(lambda: alive(pid) and os.kill(pid, signal.SIGKILL))
+        # Its autoscalers first, or they replace it.
+        self.addCleanup(lambda: ([one.end(signal.SIGKILL) for one in self.scalers], alive(pid) and os.kill(pid, signal.SIGKILL)))
         self.wait(lambda: self.state() == "ready")
         second = self.scaler()
         self.wait(lambda: second.said("stands by"))

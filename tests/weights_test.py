@@ -165,7 +165,7 @@ class Weights(unittest.TestCase):
     def model(self, name="model", size=3_000_000, seed=1):
         folder = self.folder / name
         (folder / "sub").mkdir(parents=True)
-        (folder / "model.safetensors").write_bytes(random.Random(seed).randbytes(size))
+        (folder / "model.safetensors").write_bytes(b"".join(random.Random(seed + at).randbytes(min(size - at, 1 << 26)) for at in range(0, size, 1 << 26)))
         (folder / "sub" / "config.json").write_text("{}")
         (folder / "empty").write_text("")
         return folder
