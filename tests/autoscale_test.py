@@ -284,7 +284,7 @@ class Autoscale(unittest.TestCase):
         links = [socket.create_connection(("127.0.0.1", fleet.port), 60) for _ in range(count)]
         begin = time.monotonic()
         for link, body in zip(links, bodies):
-            link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\n"
                          b"Content-Length: %d\r\n\r\n" % len(body) + body)
         sent = time.monotonic() - begin
         answers = []
