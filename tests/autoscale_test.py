@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -25,7 +26,6 @@ from gateway_fixture import BOX, Process, ask, chat, check_stream, letters
 from ports import free_port
 
 FULL = False
-FULL_ASKED = "--full" in sys.argv
 SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 1, "slots": 8}
 
 
@@ -275,9 +275,10 @@ class Autoscale(unittest.TestCase):
         self.assertEqual((again["usage"].get("prompt_tokens_details") or {}).get("cached_tokens", 0), 0, again)
         self.assertEqual((fleet.page()["woken"], fleet.starts()), (2, [replica]), "woken, nothing was started")
 
-    @unittest.skipUnless(FULL_ASKED, "a thousand connections at once: --full")
     def test_a_thousand_requests_within_a_moment_start_one_replica(self):
         """FT-40: one launch, every answer whole. Sockets by hand: a thousand threads would be what is measured."""
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
         fleet = self.scaled()
         count = 1000
         bodies = [json.dumps({**chat(number, 8, number), "stream": False}).encode() for number in range(count)]
