@@ -95,6 +95,13 @@ std::string explained(const Json& pool) {
   if (const std::string why = pool.string("failure").value_or(""); !why.empty()) {
     text += fmt::format("it does not start: {}\n", why);
   }
+  const Json* outdated = pool.find("outdated");
+  if (outdated != nullptr && outdated->is_object()) {
+    for (const Json::Member& one : outdated->as_object()) {
+      text += fmt::format("{} was started otherwise: {}\n", one.key,
+                          one.value.is_string() ? one.value.as_string() : "");
+    }
+  }
   const Json* terms = pool.find("terms");
   if (terms == nullptr || !terms->is_object()) return text;
   for (const Json::Member& term : terms->as_object()) {

@@ -451,6 +451,9 @@ class Autoscale(unittest.TestCase):
         again(more)
         fleet.wait(lambda: pool()["outdated"] == {"box-0": "other --max-num-seqs"})
         self.assertTrue(fleet.log("set 'roll = true'"))
+        said = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", fleet.config, "--explain", "box"], capture_output=True, text=True,
+                              timeout=30, check=False)
+        self.assertIn("box-0 was started otherwise: other --max-num-seqs\n", said.stdout)
         faults, stop = [], threading.Event()
 
         def client(number):
