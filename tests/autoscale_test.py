@@ -5,6 +5,7 @@ whatever is killed on the way costs no answer.
 
 usage: autoscale_test.py BINARY [--full]
 """
+import datetime
 import http.client
 import json
 import os
@@ -196,6 +197,35 @@ class Autoscale(unittest.TestCase):
         self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
         fleet.wait(lambda: len(fleet.starts()) >= 2)
         self.assertEqual(fleet.metric("unserved_total"), 0)
+
+    @unittest.skipUnless("--full" in sys.argv, "figures: --full")
+    def test_figures_of_a_first_request(self):
+        """A request to the replica's process, by the log's milliseconds and this machine's clock, and to the first byte of its answer."""
+        fleet = self.scaled()
+
+        def logged(words):
+            stamp = fleet.log(words)[-1].split()[0]
+            return datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+        called, sent = [], []
+        for number in range(11):
+            link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=60)
+            link.connect()
+            begin = time.time()
+            link.request("POST", "/v1/chat/completions", json.dumps({**chat(number, 4, number), "stream": True}),
+                         {"Content-Type": "application/json"})
+            with link.getresponse() as answer:
+                answer.read(1)
+                first = time.time()
+                answer.read()
+            link.close()
+            fleet.wait(lambda: len(fleet.starts()) > number)
+            called.append((logged("is started, process") - begin) * 1e3)
+            sent.append((first - begin) * 1e3)
+            fleet.wait_for("cold")
+            fleet.wait(lambda: not alive(fleet.starts()[-1]))
+        print(f"first request at zero to its replica's process: {sorted(called)[5]:.1f} ms (at most {max(called):.1f}); "
+              f"to the first byte: {sorted(sent)[5]:.0f} ms ({max(sent):.0f})", file=sys.stderr)
+        self.assertEqual(len(fleet.starts()), 11)
 
     def test_a_provider_without_stock_keeps_requests_waiting(self):
         fleet = self.scaled(launch='kind = "simulated"\nstock_outs = [{at = 0, for = 5}]')
