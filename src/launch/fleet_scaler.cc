@@ -540,6 +540,11 @@ FleetScaler::Replica* FleetScaler::oldest_outdated(Pool& pool) {
   return oldest;
 }
 
+int64_t FleetScaler::ready_of(const Pool& pool) {
+  return std::ranges::count_if(pool.replicas,
+                               [](const auto& one) { return one.second.phase == Phase::kReady; });
+}
+
 // One at a time: while another one starts, drains or stops, nothing is begun. Where there is no
 // room for one more the oldest goes first, and what is decided then replaces it.
 void FleetScaler::roll(Pool& pool, int64_t now_ns) {
@@ -550,10 +555,14 @@ void FleetScaler::roll(Pool& pool, int64_t now_ns) {
   if (pool.rolls_in != 0) return take_place(pool, now_ns);
   Replica* const oldest = oldest_outdated(pool);
   if (oldest == nullptr || pool.failures > 0) return;
-  if (room(pool) <= 0) return replace(pool, *oldest, now_ns);
+  // What decides counts one on standby, and one of two roles, as too many at once.
+  const bool goes_first =
+      room(pool) <= 0 || oldest->phase == Phase::kStandby || other_role(pool) != nullptr;
+  if (goes_first) return replace(pool, *oldest, now_ns);
   log_.info(fmt::format("another one is started, which is to take the place of {}",
                         shown(oldest->order)));
-  start_one(pool, oldest->phase == Phase::kStandby, now_ns);
+  pool.ready_before = ready_of(pool);
+  start_one(pool, false, now_ns);
   pool.rolls_in = token_;
 }
 
@@ -564,10 +573,7 @@ void FleetScaler::take_place(Pool& pool, int64_t now_ns) {
   pool.rolls_in = 0;
   Replica* const oldest = oldest_outdated(pool);
   // Another one may have gone meanwhile, as fewer are needed: then it has been for that.
-  const auto serve = std::ranges::count_if(
-      pool.replicas, [](const auto& one) { return one.second.phase == Phase::kReady; });
-  const bool is_spare = oldest != nullptr &&
-                        (oldest->phase == Phase::kStandby || serve > pool.state.decision.desired);
+  const bool is_spare = oldest != nullptr && ready_of(pool) > pool.ready_before;
   if (is_there && is_spare) replace(pool, *oldest, now_ns);
 }
 

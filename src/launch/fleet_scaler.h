@@ -169,12 +169,13 @@ class FleetScaler {
     int64_t failed_ns = -1;           // when the last attempt failed
     std::string failure;              // why held requests are refused
     int64_t start_again_ns = 0;
-    int64_t decide_ns = 0;  // when to decide next
-    double service_s = 10;  // of a request, as last seen
-    std::string logged;     // the last decision in the log
-    int64_t waits = 0;      // orders in a row for which there was none to be had
-    uint64_t rolls_in = 0;  // the token of the replica that is to take another one's place
-    bool is_known = true;   // Launcher::is_known
+    int64_t decide_ns = 0;     // when to decide next
+    double service_s = 10;     // of a request, as last seen
+    std::string logged;        // the last decision in the log
+    int64_t waits = 0;         // orders in a row for which there was none to be had
+    int64_t ready_before = 0;  // of the replicas, when that one was ordered
+    uint64_t rolls_in = 0;     // the token of the replica that is to take another one's place
+    bool is_known = true;      // Launcher::is_known
     PoolState state;
     // Of replicas that another one has seen become ready: when, by their ids.
     std::map<std::string, int64_t> remembered_ready_ns;
@@ -220,6 +221,7 @@ class FleetScaler {
   void announce(Pool& pool, int64_t now_ns);
   static Replica* find(Pool& pool, std::string_view id);
   static Replica* oldest_outdated(Pool& pool);
+  static int64_t ready_of(const Pool& pool);
 
   Launcher& launcher_;
   ScaledFleet& fleet_;

@@ -645,7 +645,7 @@ TEST_F(FleetScalerTest, WhatThereIsNoneOfIsAskedForAgainAndRefusesNobody) {
 class RollingTest : public FleetScalerTest {
  protected:
   // So many that were there, with what has changed since, and of which `most` there may be.
-  void find(int count, int most, bool rolls) {
+  void find(int count, int most, bool rolls, int standby = 0) {
     for (int i = 0; i < count; ++i) {
       launcher_.replicas[i] = {.order = {.pool = "p", .ordinal = i, .token = 1},
                                .port = 200 + i,
@@ -654,9 +654,10 @@ class RollingTest : public FleetScalerTest {
       fleet_.known.push_back({.host = "h", .port = 200 + i, .is_ready = true, .slots = 64});
     }
     ScaledPool pool{.name = "p"};
-    pool.policy.replicas_min = count;
+    pool.policy.replicas_min = count - standby;
     pool.policy.replicas_max = most;
     pool.policy.concurrency_target = 64;
+    pool.policy.standby = standby;
     pool.start_s = 10;
     pool.rolls = rolls;
     scaler_ = std::make_unique<FleetScaler>(std::vector{pool}, launcher_, fleet_, clock_, log_);
@@ -676,7 +677,7 @@ TEST_F(RollingTest, WhatIsOutdatedIsKeptAndSaid) {
 }
 
 TEST_F(RollingTest, EachIsReplacedOnceAnotherOneIsReady) {
-  find(2, 3, true);
+  find(2, 9, true);
   pass(20);
   ASSERT_EQ(launcher_.orders.size(), 1u) << "one at a time";
   EXPECT_TRUE(launcher_.stopped.empty()) << "it is not ready";
@@ -704,6 +705,26 @@ TEST_F(RollingTest, ReplacementsThatDoNotStartCostNothing) {
   EXPECT_EQ(launcher_.orders.size(), 1u) << "it is not tried for ever";
   EXPECT_EQ(state().ready, 2);
   EXPECT_EQ(fleet_.announced.failure, "");
+}
+
+// With room for many, and one that stands by besides: no more are started than there were.
+TEST_F(RollingTest, ItEndsWhateverStandsByAndHoweverMuchRoomThereIs) {
+  find(3, 9, true, 1);
+  int most = 0;
+  for (int i = 0; i < 60; ++i) {
+    pass(3);
+    for (const ReplicaOrder& one : std::vector<ReplicaOrder>(launcher_.orders)) {
+      const bool is_known = std::ranges::any_of(
+          fleet_.known, [&](const auto& known) { return known.port == 100 + one.ordinal; });
+      if (!is_known) become_ready(one.ordinal);
+    }
+    most = std::max(most, launcher_.running("p"));
+  }
+  EXPECT_TRUE(state().outdated.empty());
+  EXPECT_GE(state().ready, 2);
+  EXPECT_EQ(state().standby, 1);
+  EXPECT_LE(most, 5) << "those that there were, one on standby, and one beside them";
+  EXPECT_LE(launcher_.orders.size(), 4u) << "it does not go on for ever";
 }
 
 TEST_F(RollingTest, WithoutRoomOneGoesFirst) {
