@@ -262,7 +262,7 @@ TEST_F(FleetScalerTest, WhoTakesOverTwoRolesDecidesAlike) {
   EXPECT_EQ(launcher_.orders.size(), before) << "nothing is started beside what is there";
   ASSERT_EQ(other.states().size(), 2u);
   for (const size_t role : {0u, 1u}) {
-    const auto& now = other.states()[role].decision;
+    const auto now = other.states()[role].decision;
     EXPECT_EQ(now.text(), scaler_->states()[role].decision.text());
     EXPECT_EQ(now.desired, scaler_->states()[role].decision.desired);
   }
