@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -41,6 +42,12 @@ using cli::Flag;
 
 // Decides again; the first decision that is another one ends it.
 Result<void> replay(const std::string& file) {
+  std::error_code unseen;
+  if (std::filesystem::is_directory(file, unseen)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is a folder: give a file that --record-facts has made", file),
+                 "replay"};
+  }
   std::ifstream in(file, std::ios::binary);
   if (!in) return Error{ErrorCode::kIo, fmt::format("cannot read {}", file), "replay"};
   autoscaler::FactsReplay replay;
@@ -66,6 +73,9 @@ Result<void> replay(const std::string& file) {
     }
     TRY(write_output(outcome->line + "\n"));
   }
+  if (decisions == 0) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} holds no decision", file), "replay"};
+  }
   fmt::print(stderr, "{} decisions, each as it was recorded\n", decisions);
   return {};
 }
@@ -84,6 +94,13 @@ std::string explained(const Json& pool) {
   std::string text = pool.string("decision").value_or("") + "\n";
   if (const std::string why = pool.string("failure").value_or(""); !why.empty()) {
     text += fmt::format("it does not start: {}\n", why);
+  }
+  const Json* outdated = pool.find("outdated");
+  if (outdated != nullptr && outdated->is_object()) {
+    for (const Json::Member& one : outdated->as_object()) {
+      text += fmt::format("{} was started otherwise: {}\n", one.key,
+                          one.value.is_string() ? one.value.as_string() : "");
+    }
   }
   const Json* terms = pool.find("terms");
   if (terms == nullptr || !terms->is_object()) return text;
@@ -133,6 +150,7 @@ Result<void> check(const gateway::GatewayConfig& config) {
     return Error{ErrorCode::kBadConfig,
                  "[autoscaler] lead = \"etcd\" needs [etcd] with its endpoints", "config"};
   }
+  TRY(check_launched(config));
   return GatewayScaling::check(config);
 }
 

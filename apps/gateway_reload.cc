@@ -16,6 +16,7 @@
 #include "api/error.h"
 #include "apps/input.h"
 #include "apps/listener_flags.h"
+#include "apps/scaled_pools.h"
 #include "apps/version.h"
 #include "base/digest.h"
 #include "base/file.h"
@@ -200,6 +201,7 @@ Result<gateway::KeyScopes> key_scopes(const std::string& file) {
 
 Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
                                                   TextsByFile& known) {
+  TRY(check_launched(config));
   gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
   if (!options.config.keys_file.empty()) {
     const std::string& file = options.config.keys_file;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "apps/scaled_pools.h"
 #include "launch/scaler_pages.h"
 #include "net/json_response.h"
@@ -33,24 +35,35 @@ DemandSignal::Woken DemandSignal::wait(std::chrono::milliseconds at_most) {
 }
 
 Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
-  const bool starts_some = std::ranges::any_of(config.pools, [](const gateway::PoolConfig& pool) {
-    return pool.scaling && pool.scaling->launch;
-  });
-  // Jobs are reached over the network.
-  const bool has_jobs = std::ranges::any_of(config.pools, [](const gateway::PoolConfig& pool) {
-    return pool.scaling && pool.scaling->launch &&
-           pool.scaling->launch->kind == gateway::LaunchConfig::Kind::kSlurm;
-  });
-  if (has_jobs && config.fleet_key_file.empty()) {
-    return Error{ErrorCode::kBadConfig,
-                 "batch jobs as replicas need 'fleet_key_file' of [gateway]: gateways reach them "
-                 "over the network",
-                 "config"};
+  const auto bad = [](std::string text) {
+    return Error{ErrorCode::kBadConfig, std::move(text), "config"};
+  };
+  bool starts_some = false;
+  const gateway::PoolConfig* without = nullptr;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (!pool.scaling) continue;
+    if (!pool.scaling->launch) {
+      without = &pool;
+      continue;
+    }
+    starts_some = true;
+    const gateway::LaunchConfig& launch = *pool.scaling->launch;
+    const bool is_far = launch.kind == gateway::LaunchConfig::Kind::kSlurm;
+    if (!is_far || !config.fleet_key_file.empty()) continue;
+    return bad(
+        fmt::format("{}: [[pool]]: 'launch': batch jobs as replicas are reached over the "
+                    "network and need 'fleet_key_file' of [gateway]; `pelton gateway "
+                    "--new-key FILE` makes one",
+                    launch.place));
   }
   if (starts_some) return {};
-  return Error{ErrorCode::kBadConfig,
-               "--with-autoscaler needs a [[pool]] with [pool.scale] and [pool.launch]",
-               "with-autoscaler"};
+  if (without != nullptr) {
+    return bad(
+        fmt::format("{}: [[pool]]: pool '{}' has no [pool.launch]: nothing says how its "
+                    "replicas are started; serve = [\"MODEL\"] there does",
+                    without->scaling->place, without->name));
+  }
+  return bad("no [[pool]] has [pool.scale] and [pool.launch]: there is nothing to scale");
 }
 
 Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(

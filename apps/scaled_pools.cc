@@ -1,9 +1,13 @@
 #include "apps/scaled_pools.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "apps/own_server.h"
+#include "apps/verbs.h"
 #include "launch/kubernetes_site.h"
 #include "launch/simulated_provider.h"
 #include "launch/site_launcher.h"
@@ -69,9 +73,10 @@ PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
 }
 
 Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::GatewayConfig& config,
-                                                          const base::Clock& clock, base::Log& log,
-                                                          Kind kind, const std::string& folder) {
-  launch::LocalLauncher::Options options{.folder = folder};
+                                                          uint64_t epoch, const base::Clock& clock,
+                                                          base::Log& log, Kind kind,
+                                                          const std::string& folder) {
+  launch::LocalLauncher::Options options{.folder = folder, .epoch = epoch};
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, kind);
     if (launch == nullptr) continue;
@@ -97,11 +102,12 @@ launch::ProvidedMachines machines_of(const gateway::SimulatedConfig& config) {
 }
 
 Result<std::unique_ptr<launch::SimulatedProvider>> open_simulated(
-    const gateway::GatewayConfig& config, const base::Clock& clock, base::Log& log) {
+    const gateway::GatewayConfig& config, uint64_t epoch, const base::Clock& clock,
+    base::Log& log) {
   // Beside those of this machine that no provider stands before.
-  TRY_ASSIGN(
-      std::unique_ptr<launch::LocalLauncher> processes,
-      open_local(config, clock, log, Kind::kSimulated, config.autoscaler.state_dir + "/simulated"));
+  TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> processes,
+             open_local(config, epoch, clock, log, Kind::kSimulated,
+                        config.autoscaler.state_dir + "/simulated"));
   std::map<std::string, launch::ProvidedMachines> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSimulated);
@@ -195,6 +201,24 @@ Result<cluster::KubernetesApi::Options> kubernetes_api_options(
   return options;
 }
 
+Result<void> check_launched(const gateway::GatewayConfig& config) {
+  std::optional<cli::CommandLine> line;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (!pool.scaling || !pool.scaling->launch || pool.scaling->launch->serve.empty()) continue;
+    const gateway::LaunchConfig& launch = *pool.scaling->launch;
+    std::vector<std::string> words = serve_arguments(launch, config.fleet_key_file);
+    if (is_split(pool)) words = with_role(std::move(words), "decode");
+    if (!line) line.emplace(cli::CommandLine::Program{.name = "pelton"}, std::vector{serve_verb()});
+    const auto parsed = line->parse(words);
+    if (parsed.ok() || parsed.error().code != ErrorCode::kInvalidArgument) continue;
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}: [[pool]]: 'launch': 'serve': pelton serve says: {}", launch.place,
+                             parsed.error().message),
+                 "config"};
+  }
+  return {};
+}
+
 // Those that compute prompts for the last of these. They decide nothing: what bounds them is the
 // other one's decision.
 void add_prefill(std::vector<launch::ScaledPool>& pools) {
@@ -218,7 +242,8 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
                      .start_s = launch.start_s,
                      .progress_s = launch.progress_s,
                      .stop_grace_s = launch.stop_grace_s,
-                     .is_advised_only = pool.scaling->is_advised_only});
+                     .is_advised_only = pool.scaling->is_advised_only,
+                     .rolls = launch.rolls});
     if (is_split(pool)) add_prefill(pools);
   }
   return pools;
@@ -230,12 +255,12 @@ Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::Gatewa
   auto all = std::make_unique<launch::LauncherSet>();
   if (const PoolNames pools = pools_of(config, Kind::kLocal); !pools.empty()) {
     TRY_ASSIGN(std::unique_ptr<launch::LocalLauncher> launcher,
-               open_local(config, clock, log, Kind::kLocal, config.autoscaler.state_dir));
+               open_local(config, epoch, clock, log, Kind::kLocal, config.autoscaler.state_dir));
     all->add_local(pools, std::move(launcher));
   }
   if (const PoolNames pools = pools_of(config, Kind::kSimulated); !pools.empty()) {
     TRY_ASSIGN(std::unique_ptr<launch::SimulatedProvider> launcher,
-               open_simulated(config, clock, log));
+               open_simulated(config, epoch, clock, log));
     all->add_simulated(pools, std::move(launcher));
   }
   if (const PoolNames pools = pools_of(config, Kind::kKubernetes); !pools.empty()) {

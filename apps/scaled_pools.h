@@ -18,6 +18,9 @@ namespace pelton::apps {
 // Errors: kIo: the file of its authority cannot be read.
 Result<cluster::KubernetesApi::Options> kubernetes_api_options(
     const gateway::KubernetesConfig& config);
+// Whether `pelton serve` would take what pools' `serve` says, as a replica's command line; files
+// that it names are not read, as they may lie elsewhere. Errors: kBadConfig, "FILE:LINE: ...".
+Result<void> check_launched(const gateway::GatewayConfig& config);
 // Those with [pool.scale] and [pool.launch].
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config);
 // One for all of these pools; `epoch`: of whoever leads; 0: nobody else is there. Errors: those of

@@ -244,6 +244,35 @@ start_seconds = 1
         kinds = {(method, path.split("/namespaces/ml/")[1].split("/")[0]) for method, path, body in api.writes}
         self.assertEqual(kinds, {("POST", "leases"), ("PATCH", "leases"), ("POST", "configmaps"), ("PATCH", "configmaps")}, "no more rights")
 
+    def test_a_leader_that_is_stopped_for_good_loses_its_folder(self):
+        """SIGSTOP, and nobody wakes it: it still has the folder and the port; the next one ends it, takes its replica over, and answers."""
+        api = WorkloadApi("secret", lambda address: None)
+        self.addCleanup(api.close)
+        token = self.folder / "token"
+        token.write_text("secret")
+        port = free_port()
+        self.configure(autoscaler=f'state_dir = "{self.folder / "replicas"}"\nlead = "kubernetes"\nlease = "ml/box-autoscaler"\n'
+                                  f'lease_seconds = 3\nlisten = "127.0.0.1:{port}"', scale="min = 1",
+                       launch=f'serve = {json.dumps([str(BOX), "--executor", f"modelled:{self.script}"])}',
+                       more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = "{token}"')
+        first = self.scaler()
+        self.wait(lambda: first.said("is started, process"))
+        pid = int(first.said("is started, process")[0].split("process ")[1].split(",")[0])
+        # Its autoscalers first, or they replace it.
+        self.addCleanup(lambda: ([one.end(signal.SIGKILL) for one in self.scalers], alive(pid) and os.kill(pid, signal.SIGKILL)))
+        self.wait(lambda: self.state() == "ready")
+        second = self.scaler()
+        self.wait(lambda: second.said("stands by"))
+        first.is_supervised = False
+        first.process.send_signal(signal.SIGSTOP)
+        self.wait(lambda: second.said("is found again"), 20)
+        self.assertEqual(first.process.wait(10), -signal.SIGKILL)
+        self.assertEqual(len(second.said("which led with epoch")), 1, second.log)
+        self.wait(lambda: ask(port, "GET", "/v1/autoscaler")[0] == 200, 10)
+        self.assertTrue(alive(pid))
+        self.assertEqual(self.at_once(range(1, 5))(), [])
+        self.assertEqual(second.said("is started, process"), [], "its replica goes on")
+
     def test_one_that_stands_by_answers_probes_and_nothing_else(self):
         """As pods do: each listens at an address of its own."""
         api = WorkloadApi("secret", lambda address: None)
@@ -339,6 +368,13 @@ start_seconds = 1
                 '[pool.launch]\nserve = ["m"]\n')
         self.refused(text, "needs [etcd]", "autoscale", "--check")
         self.refused(text, "'lead' is for pelton autoscale", "gateway", "--with-autoscaler")
+
+    def test_pools_that_nobody_starts_are_refused(self):
+        text = '[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n'
+        self.refused(text, "no [[pool]] has [pool.scale] and [pool.launch]", "autoscale", "--check")
+        self.refused(text + "[pool.scale]\n", "refused.toml:6: [[pool]]: pool 'a' has no [pool.launch]", "autoscale", "--check")
+        self.refused(text + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seq=8"]\n', "did you mean '--max-num-seqs'?", "autoscale",
+                     "--check")
 
     def test_batch_jobs_without_a_key_are_refused(self):
         self.refused('[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n[[pool]]\nname = "a"\nmodel = "m"\n[pool.scale]\n'

@@ -165,7 +165,7 @@ class Weights(unittest.TestCase):
     def model(self, name="model", size=3_000_000, seed=1):
         folder = self.folder / name
         (folder / "sub").mkdir(parents=True)
-        (folder / "model.safetensors").write_bytes(random.Random(seed).randbytes(size))
+        (folder / "model.safetensors").write_bytes(b"".join(random.Random(seed + at).randbytes(min(size - at, 1 << 26)) for at in range(0, size, 1 << 26)))
         (folder / "sub" / "config.json").write_text("{}")
         (folder / "empty").write_text("")
         return folder
@@ -242,6 +242,35 @@ class Weights(unittest.TestCase):
         print(f"four mirrors at once: the origin sent {times:.3f} times the model", file=sys.stderr)
         self.assertLess(times, 1.25)  # alone each would cost 1: 4
         self.assertGreaterEqual(times, 1)
+
+    @unittest.skipIf(os.environ.get("PELTON_FULL") != "1", "half a GB, eight times: PELTON_FULL=1")
+    def test_eight_at_once_cost_the_origin_the_model_once(self):
+        """Figures: the origin's bytes over the model's, the last one's time over that of one alone."""
+        model = self.model(size=500_000_000)
+        times = {}
+
+        def mirror(name, url):
+            begin = time.monotonic()
+            process = subprocess.Popen([BINARY, "weights", "mirror", f"{url}/model", self.folder / name, "--weights-share-port", "0"],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.environment())
+            # It stays for others: the folder takes its name when all is there.
+            while not (self.folder / name).exists() and process.poll() is None:
+                time.sleep(0.02)
+            times[name] = time.monotonic() - begin
+            self.assertEqual(process.wait(300), 0, process.stderr.read())
+            process.stderr.close()
+
+        def origin():
+            return self.start("weights", "serve", model, "--port", "0", "--rate", "50000000")[1]
+        mirror("alone", origin())
+        url = origin()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: mirror(f"copy{i}", url), range(8)))
+        sent = self.sent(url) / 500_000_002
+        last = max(seconds for name, seconds in times.items() if name != "alone")
+        print(f"eight mirrors at once: the origin sent {sent:.3f} times the model; the last one took {last:.1f} s, one alone "
+              f"{times['alone']:.1f} s ({last / times['alone']:.2f} times)", file=sys.stderr)
+        self.assertLess(sent, 1.5)
 
     def test_its_metrics_are_those_that_are_listed(self):
         listed = {name for group in tomllib.loads((ROOT / "deploy" / "metrics.toml").read_text())["metrics"]

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 namespace pelton::gateway {
 namespace {
 
@@ -71,6 +73,13 @@ bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway) 
   const std::string_view hops = headers.get(kHopsHeader);
   return !hops.empty() && (hops.find(gateway) != std::string_view::npos ||
                            std::ranges::count(hops, ',') + 1 > kHopsMax);
+}
+
+Result<void> check_cold_start(const net::HttpHeaders& headers) {
+  const std::string_view text = headers.get(kColdStartHeader);
+  if (text.empty() || text == "wait" || text == "fail") return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is wait or fail", kColdStartHeader),
+               std::string(kColdStartHeader)};
 }
 
 net::HttpHeaders answer_headers(const cluster::AnswerHead& head) {

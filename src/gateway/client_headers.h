@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/result.h"
 #include "cluster/envelope.h"
 #include "net/http_message.h"
 
@@ -20,6 +21,11 @@ net::HttpHeaders foreign_headers(const net::HttpHeaders& headers, std::string_vi
 inline constexpr std::string_view kHopsHeader = "x-pelton-hops";
 // Whether it has been at this one before, or at too many.
 bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway);
+
+// What its client wants of a pool without a ready replica: wait (also if it says nothing), or fail.
+inline constexpr std::string_view kColdStartHeader = "x-pelton-cold-start";
+// Errors: kInvalidArgument: it says something else.
+Result<void> check_cold_start(const net::HttpHeaders& headers);
 
 // Without those of the connection; framing is the gateway's own.
 net::HttpHeaders answer_headers(const cluster::AnswerHead& head);

@@ -156,14 +156,21 @@ class ConfigTable {
 
   // The line of that key, or the table's own.
   Error bad(std::string_view key, std::string_view what) const {
-    int line = node_.line;
-    for (const cli::TomlMember& member : node_.members) {
-      if (member.name == key) line = member.line;
-    }
-    return cli::bad_toml(file_, line, fmt::format("{}: '{}' {}", name_, key, what));
+    return cli::bad_toml(file_, line_of(key), fmt::format("{}: '{}' {}", name_, key, what));
+  }
+  // "FILE:LINE", of what is looked at once the whole file has been read.
+  std::string place_of(std::string_view key) const {
+    return fmt::format("{}:{}", file_, line_of(key));
   }
 
  private:
+  int line_of(std::string_view key) const {
+    for (const cli::TomlMember& member : node_.members) {
+      if (member.name == key) return member.line;
+    }
+    return node_.line;
+  }
+
   const cli::TomlNode& node_;
   const std::string name_;
   const std::string& file_;

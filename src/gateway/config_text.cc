@@ -110,6 +110,9 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put_number(out, "start_seconds", launch.start_s);
   put_number(out, "progress_seconds", launch.progress_s);
   put_number(out, "stop_grace", launch.stop_grace_s);
+  const bool may_roll =
+      launch.kind == LaunchConfig::Kind::kLocal || launch.kind == LaunchConfig::Kind::kSimulated;
+  if (may_roll) put(out, "roll", launch.rolls ? "true" : "false");
 }
 
 void put_pool(std::string& out, const PoolConfig& pool) {

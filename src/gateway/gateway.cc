@@ -126,7 +126,8 @@ access::Principal weighted(const GatewayConfig& config, const Asker& asker,
 }
 
 // Where keys and values go or come from no client says (KV-10); our own workers refuse it too.
-std::optional<Error> client_transfer(const GatewayConfig& config, const net::HttpRequest& request) {
+std::optional<Error> client_mistake(const GatewayConfig& config, const net::HttpRequest& request) {
+  if (const Result<void> said = check_cold_start(request.headers); !said.ok()) return said.error();
   if (std::ranges::none_of(config.pools, &PoolConfig::is_foreign)) return std::nullopt;
   const std::string field = transfer_field_of(request.body);
   if (field.empty()) return std::nullopt;
@@ -404,7 +405,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   }
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
-  if (const auto error = client_transfer(config, request)) {
+  if (const auto error = client_mistake(config, request)) {
     return refuse(api::api_error(*error));
   }
   const auto relayed = std::make_shared<Relay::Request>(

@@ -31,7 +31,7 @@ api::ApiError api_error_of(const PoolGate::Refusal& refusal) {
 void Relay::begin() {
   const bool is_held = request_.gate && request_.gate->holds(services_.fleet.supply(request_.pool));
   if (!is_held) return attempt();
-  if (request_.http.headers.get("x-pelton-cold-start") == "fail") {
+  if (request_.http.headers.get(kColdStartHeader) == "fail") {
     return refuse(request_.gate->refuse_cold());
   }
   hold();

@@ -220,8 +220,11 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
   using Kind = LaunchConfig::Kind;
   std::string kind = "local";
   TRY(table.read("kind", kind));
+  launch.place = table.place_of("serve");
   if (kind == "local") {
-    TRY(table.expect_only({"kind", "serve", "start_seconds", "progress_seconds", "stop_grace"}));
+    TRY(table.expect_only(
+        {"kind", "serve", "roll", "start_seconds", "progress_seconds", "stop_grace"}));
+    TRY(table.read("roll", launch.rolls));
     TRY(read_serve(table, launch));
   } else if (kind == "kubernetes") {
     launch.kind = Kind::kKubernetes;
@@ -236,8 +239,9 @@ Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
   } else if (kind == "simulated") {
     launch.kind = Kind::kSimulated;
     TRY(table.expect_only({"kind", "serve", "quota", "lead_seconds", "lead_p90", "stock_outs",
-                           "reclaim_after", "reclaim_notice", "start_seconds", "progress_seconds",
-                           "stop_grace"}));
+                           "reclaim_after", "reclaim_notice", "roll", "start_seconds",
+                           "progress_seconds", "stop_grace"}));
+    TRY(table.read("roll", launch.rolls));
     TRY(read_simulated(table, launch));
   } else {
     const std::optional<std::string> near =
@@ -424,8 +428,11 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
 
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling) {
-  TRY(pool.read_table(
-      "scale", [&](const ConfigTable& table) { return read_scale(table, scaling.emplace()); }));
+  TRY(pool.read_table("scale", [&](const ConfigTable& table) -> Result<void> {
+    TRY(read_scale(table, scaling.emplace()));
+    scaling->place = pool.place_of("scale");
+    return {};
+  }));
   TRY(pool.read_table("launch", [&](const ConfigTable& table) -> Result<void> {
     if (!scaling) return pool.bad("launch", "says nothing without [pool.scale]");
     if (is_foreign) return pool.bad("launch", "starts pelton serve, which is none of other kinds");

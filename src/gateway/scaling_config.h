@@ -59,6 +59,9 @@ struct LaunchConfig {
   double start_s = 30;        // that a start takes, until one has been seen
   double progress_s = 120;    // a start that does not advance for so long is ended
   double stop_grace_s = 300;  // for what a replica still does that is to go
+  // Of processes of this machine: those that were started with other arguments are replaced.
+  bool rolls = false;
+  std::string place;  // "FILE:LINE" of `serve`, or of what stands for it
 };
 
 struct ScalingConfig {
@@ -71,6 +74,7 @@ struct ScalingConfig {
   bool is_advised_only = false;
   HoldConfig hold;
   std::optional<LaunchConfig> launch;
+  std::string place;  // "FILE:LINE"
 };
 
 // [autoscaler]: of the launcher, and of an autoscaler that is a process of its own.

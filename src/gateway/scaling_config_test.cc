@@ -25,7 +25,7 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
       "zone = \"-03:30\", max = 4}, {days = [\"sat\", \"sun\"], "
       "from = \"10:00\", to = \"24:00\", min = 2}]\n"
       "[pool.launch]\nserve = [\"m\", \"--max-num-seqs\", \"8\"]\n"
-      "start_seconds = 3\n";
+      "start_seconds = 3\nroll = true\n";
   const Result<GatewayConfig> read = parse_gateway_config(text, "f", {});
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->autoscaler.state_dir, "/tmp/r");
@@ -51,6 +51,8 @@ TEST(ScalingConfig, IsReadAndWrittenAgain) {
   EXPECT_EQ(scaling.policy.schedules[1].replicas_min, 2);
   EXPECT_EQ(scaling.launch.value().serve.size(), 3u);
   EXPECT_EQ(scaling.launch->start_s, 3);
+  EXPECT_TRUE(scaling.launch->rolls);
+  EXPECT_EQ(scaling.launch->place, "f:26");
 
   const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
   ASSERT_TRUE(again.ok()) << again.error().message;
@@ -270,6 +272,9 @@ TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {
        "f:4: [[pool]]: 'launch' says nothing without [pool.scale]"},
       {launch, "f:5: [[pool]]: 'launch': 'serve' is missing"},
       {launch + "serve = []\n", "f:6: [[pool]]: 'launch': 'serve' is missing"},
+      {launch + "serve = [\"m\"]\nroll = 1\n", "f:7: [[pool]]: 'launch': 'roll' must be true or"},
+      {launch + "kind = \"slurm\"\nserve = [\"m\"]\nroll = true\n",
+       "f:8: [[pool]]: 'launch' has no key 'roll'"},
       {launch + "serve = [\"m\", \"--fleet-port\", \"1\"]\n",
        "f:6: [[pool]]: 'launch': 'serve' has --fleet-port, which the launcher gives"},
       {launch + "serve = [\"m\", \"--port=1\"]\n", "f:6: [[pool]]: 'launch': 'serve' has --port"},

@@ -127,7 +127,7 @@ int Transfers::start(const TransferRequest& request, TransferSink& sink) {
   set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   set(CURLOPT_BUFFERSIZE, 256L * 1024);
   set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(options_.connect_time_max.count()));
-  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options_.least_bytes_per_s));
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.stall_time_max.count()));
   set(CURLOPT_ERRORBUFFER, transfer->message);
   set(CURLOPT_HEADERFUNCTION, &Transfer::on_header);

@@ -63,7 +63,9 @@ class Transfers {
   struct Options {
     int connections = 8;
     std::chrono::seconds connect_time_max{15};
-    std::chrono::seconds stall_time_max{30};  // without a byte
+    std::chrono::seconds stall_time_max{30};
+    // A transfer that brings less for so long is ended; 1: one that brings nothing.
+    int least_bytes_per_s = 1;
   };
 
   explicit Transfers(const Options& options);

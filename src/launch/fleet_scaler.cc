@@ -75,6 +75,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
                       : pool.asked.policy.prefill      ? "decode"
                                                        : "";
     pool.state.acts = !pool.asked.is_advised_only;
+    pool.state.rolls = pool.asked.rolls;
     if (!pool.is_known) {
       states.push_back(pool.state);
       continue;
@@ -82,6 +83,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
     const bool changed = follow(pool, launched, now_ns);
     end_overdue(pool, now_ns);
     if (is_led(pool) && (asked || changed || now_ns >= pool.decide_ns)) decide(pool, now_ns);
+    if (pool.asked.rolls && !pool.asked.is_advised_only) roll(pool, now_ns);
     finish_drains(pool, now_ns);
     release_standby(pool);
     announce(pool, now_ns);
@@ -184,6 +186,9 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
       replica.silent_ns = 0;
       changed = true;
     }
+    if (!one.outdated.empty() && replica.outdated.empty()) {
+      note_outdated(pool, replica, one.outdated);
+    }
     replica.ordered_ns = one.ordered_ns;
     replica.progress_ns = std::max(replica.progress_ns, one.progress_ns);
     if (one.state == LaunchedReplica::State::kStopping) replica.phase = Phase::kStopping;
@@ -285,6 +290,22 @@ void FleetScaler::note_failed_start(Pool& pool, const std::string& how, bool is_
   log_.error(fmt::format("a replica of '{}' did not start: {}; the next attempt in {:.1f} s",
                          pool.asked.name, how,
                          std::max(seconds(pool.start_again_ns - now_ns), 0.0)));
+}
+
+// Nothing is wrong with the model: requests wait for as long as they may, and it is asked for
+// again.
+void FleetScaler::note_none_to_be_had(Pool& pool, const std::string& why, int64_t now_ns) {
+  constexpr int64_t kDoublings = 4;
+  constexpr double kMost_s = 10;
+  if (pool.start_again_ns > now_ns) return;  // several at once are one attempt
+  const auto pause_s = static_cast<double>(1 << std::min(pool.waits++, kDoublings));
+  pool.start_again_ns = now_ns + nanoseconds(std::min(pause_s, kMost_s));
+  pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
+  if (pool.waits > 1) return;
+  log_.warning(
+      fmt::format("a replica of '{}' cannot be had now: {}; requests wait, and it is asked "
+                  "for again",
+                  pool.asked.name, why));
 }
 
 void FleetScaler::end_overdue(Pool& pool, int64_t now_ns) {
@@ -489,6 +510,82 @@ void FleetScaler::record(const Pool& pool, int64_t now_ns, const PoolFacts& fact
   begin_record();
 }
 
+// How many more there may be beside those that run.
+int FleetScaler::room(Pool& pool) {
+  const PoolPolicy& policy = pool.asked.policy;
+  const Pool* const other = other_role(pool);
+  int most = policy.bounds(clock_.unix_ms() / 1000).most;
+  if (other != nullptr) {
+    most = std::min(most, policy.affordable() - static_cast<int>(std::ssize(other->replicas)));
+  }
+  return most - static_cast<int>(std::ssize(pool.replicas));
+}
+
+void FleetScaler::note_outdated(Pool& pool, Replica& replica, const std::string& how) {
+  replica.outdated = how;
+  log_.warning(fmt::format("{} runs with what it was started with, which has changed since: {}; {}",
+                           shown(replica.order), how,
+                           pool.asked.rolls
+                               ? "it is replaced when another one is ready"
+                               : "it is kept: end it, or set 'roll = true' in [pool.launch]"));
+}
+
+FleetScaler::Replica* FleetScaler::oldest_outdated(Pool& pool) {
+  Replica* oldest = nullptr;
+  for (auto& [ordinal, replica] : pool.replicas) {
+    const bool serves = replica.phase == Phase::kReady || replica.phase == Phase::kStandby;
+    if (replica.outdated.empty() || !serves) continue;
+    if (oldest == nullptr || replica.ready_ns < oldest->ready_ns) oldest = &replica;
+  }
+  return oldest;
+}
+
+int64_t FleetScaler::ready_of(const Pool& pool) {
+  return std::ranges::count_if(pool.replicas,
+                               [](const auto& one) { return one.second.phase == Phase::kReady; });
+}
+
+// One at a time: while another one starts, drains or stops, nothing is begun. Where there is no
+// room for one more the oldest goes first, and what is decided then replaces it.
+void FleetScaler::roll(Pool& pool, int64_t now_ns) {
+  const bool is_moving = std::ranges::any_of(pool.replicas, [](const auto& one) {
+    return one.second.phase != Phase::kReady && one.second.phase != Phase::kStandby;
+  });
+  if (is_moving || now_ns < pool.start_again_ns) return;
+  if (pool.rolls_in != 0) return take_place(pool, now_ns);
+  Replica* const oldest = oldest_outdated(pool);
+  if (oldest == nullptr || pool.failures > 0) return;
+  // What decides counts one on standby, and one of two roles, as too many at once.
+  const bool goes_first =
+      room(pool) <= 0 || oldest->phase == Phase::kStandby || other_role(pool) != nullptr;
+  if (goes_first) return replace(pool, *oldest, now_ns);
+  log_.info(fmt::format("another one is started, which is to take the place of {}",
+                        shown(oldest->order)));
+  pool.ready_before = ready_of(pool);
+  start_one(pool, false, now_ns);
+  pool.rolls_in = token_;
+}
+
+// Of the oldest, for the one that was started for that; if it is there.
+void FleetScaler::take_place(Pool& pool, int64_t now_ns) {
+  const bool is_there = std::ranges::any_of(
+      pool.replicas, [&](const auto& one) { return one.second.order.token == pool.rolls_in; });
+  pool.rolls_in = 0;
+  Replica* const oldest = oldest_outdated(pool);
+  // Another one may have gone meanwhile, as fewer are needed: then it has been for that.
+  const bool is_spare = oldest != nullptr && ready_of(pool) > pool.ready_before;
+  if (is_there && is_spare) replace(pool, *oldest, now_ns);
+}
+
+// As one that its provider takes back: it is not recalled, and does not stand by.
+void FleetScaler::replace(Pool& pool, Replica& replica, int64_t now_ns) {
+  replica.is_reclaimed = true;
+  replica.phase = Phase::kDraining;
+  replica.draining_ns = now_ns;
+  fleet_.set_draining(pool.at(replica), true);
+  log_.info(fmt::format("{} drains: another one takes its place", shown(replica.order)));
+}
+
 void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t now_ns) {
   if (pool.asked.computes_for.empty()) fleet_.retire(pool.asked.name, decision.retirement);
   for (const std::string& id : decision.recall) {
@@ -561,6 +658,10 @@ void FleetScaler::start_one(Pool& pool, bool stands_by, int64_t now_ns) {
   while (pool.replicas.contains(order.ordinal)) ++order.ordinal;
   pool.failure.clear();
   const Result<void> started = launcher_.start(order);
+  if (!started.ok() && started.error().code == ErrorCode::kUnavailable) {
+    return note_none_to_be_had(pool, started.error().message, now_ns);
+  }
+  pool.waits = 0;
   if (!started.ok()) {
     return note_failed_start(pool, started.error().message, false, now_ns, now_ns);
   }
@@ -583,11 +684,15 @@ FleetScaler::Replica* FleetScaler::find(Pool& pool, std::string_view id) {
 void FleetScaler::announce(Pool& pool, int64_t now_ns) {
   PoolState& state = pool.state;
   state.starting = state.ready = state.draining = state.stopping = state.standby = 0;
+  state.outdated.clear();
   double start_s = state.decision.terms.start_s_p90;
   if (start_s <= 0) start_s = pool.asked.start_s;
   // Of the first of those that start; of none: of one that is ordered as soon as one may be.
   std::optional<double> comes_s;
   for (const auto& [ordinal, replica] : pool.replicas) {
+    if (!replica.outdated.empty()) {
+      state.outdated[fmt::format("{}-{}", replica.order.pool, ordinal)] = replica.outdated;
+    }
     switch (replica.phase) {
       case Phase::kStarting: {
         ++state.starting;

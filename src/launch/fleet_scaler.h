@@ -7,7 +7,10 @@
 // to stand by is kept from requests once it is ready, until it is woken. One that
 // shows no progress while it starts is ended; a start that fails is tried again after 1 s, 2 s, ...
 // 60 s, and after three failures, or one that would repeat itself, the gateways refuse what they
-// hold.
+// hold. Where there is none to be had (no stock, a quota) it is asked for again, and requests wait.
+//
+// One that was found and runs with other arguments than a new one would is kept, and said to be so;
+// where the pool rolls another one is started beside it, and takes its place once it is ready.
 #pragma once
 
 #include <chrono>
@@ -79,6 +82,8 @@ struct ScaledPool {
   double progress_s = 120;       // a start that does not advance for so long is ended
   double stop_grace_s = 30;      // for what a draining replica still does
   bool is_advised_only = false;  // decides, and does nothing
+  // Replicas that were started with other arguments are replaced, one after the other.
+  bool rolls = false;
 };
 
 class FleetScaler {
@@ -122,6 +127,9 @@ class FleetScaler {
     int64_t woken = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
     bool acts = true;  // false: it is advised only
+    // Replicas that were started with other arguments than one started now: name, what differs.
+    std::map<std::string, std::string> outdated;
+    bool rolls = false;  // they are replaced, one after the other
   };
   std::vector<PoolState> states() const;
 
@@ -142,6 +150,7 @@ class FleetScaler {
     bool is_reclaimed = false;  // it will be taken back
     bool is_overdue = false;    // it was ended because it did not advance
     bool is_found = true;       // it was there, and this one has not ordered it
+    std::string outdated;       // how it differs from one that would be started now
     ScaledFleet::Worker worker;
   };
   struct Pool {
@@ -160,10 +169,13 @@ class FleetScaler {
     int64_t failed_ns = -1;           // when the last attempt failed
     std::string failure;              // why held requests are refused
     int64_t start_again_ns = 0;
-    int64_t decide_ns = 0;  // when to decide next
-    double service_s = 10;  // of a request, as last seen
-    std::string logged;     // the last decision in the log
-    bool is_known = true;   // Launcher::is_known
+    int64_t decide_ns = 0;     // when to decide next
+    double service_s = 10;     // of a request, as last seen
+    std::string logged;        // the last decision in the log
+    int64_t waits = 0;         // orders in a row for which there was none to be had
+    int64_t ready_before = 0;  // of the replicas, when that one was ordered
+    uint64_t rolls_in = 0;     // the token of the replica that is to take another one's place
+    bool is_known = true;      // Launcher::is_known
     PoolState state;
     // Of replicas that another one has seen become ready: when, by their ids.
     std::map<std::string, int64_t> remembered_ready_ns;
@@ -187,6 +199,12 @@ class FleetScaler {
   void record(const Pool& pool, int64_t now_ns, const autoscaler::PoolFacts& facts,
               const autoscaler::PoolDecision& decision);
   void begin_record();
+  int room(Pool& pool);
+  void note_outdated(Pool& pool, Replica& replica, const std::string& how);
+  void roll(Pool& pool, int64_t now_ns);
+  void take_place(Pool& pool, int64_t now_ns);
+  void replace(Pool& pool, Replica& replica, int64_t now_ns);
+  void note_none_to_be_had(Pool& pool, const std::string& why, int64_t now_ns);
   void carry_out(Pool& pool, const autoscaler::PoolDecision& decision, int64_t now_ns);
   void start_one(Pool& pool, bool stands_by, int64_t now_ns);
   void note_reclaimed(Pool& pool, Replica& replica, int64_t now_ns);
@@ -202,6 +220,8 @@ class FleetScaler {
   const std::string& served_name(const std::string& pool) const;
   void announce(Pool& pool, int64_t now_ns);
   static Replica* find(Pool& pool, std::string_view id);
+  static Replica* oldest_outdated(Pool& pool);
+  static int64_t ready_of(const Pool& pool);
 
   Launcher& launcher_;
   ScaledFleet& fleet_;

@@ -46,6 +46,9 @@ struct LaunchedReplica {
   std::string ended;
   bool is_reclaimed = false;  // it will be taken back: nothing new is to be sent to it
   bool is_hopeless = false;   // it would end likewise again: a wrong flag, no such model, no memory
+  // What it was started with that one started now would not be: "other --max-num-seqs". Empty:
+  // nothing, or it cannot be seen.
+  std::string outdated;
 };
 
 class Launcher {
@@ -53,7 +56,7 @@ class Launcher {
   virtual ~Launcher() = default;
 
   // Errors: kInvalidArgument (no such pool, an older token, another replica runs at that place),
-  // kIo.
+  // kIo; kUnavailable: there is none to be had now, which is no failure of a start.
   virtual Result<void> start(const ReplicaOrder& order) = 0;
   // Asks it to stop, and ends it after `grace`. One that is not there has stopped.
   virtual void stop(const ReplicaOrder& order, std::chrono::milliseconds grace) = 0;

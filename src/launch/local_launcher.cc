@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,8 +23,6 @@ namespace pelton::launch {
 namespace {
 
 constexpr size_t kOutputBytesMax = size_t{64} << 10;
-constexpr int kLockTries = 50;
-constexpr std::chrono::milliseconds kLockAgain{10};
 constexpr int64_t kResidentStep = 256;  // pages, that count as progress: 1 MiB
 constexpr const char* kOrder = "replica";
 constexpr const char* kOutput = "out";
@@ -53,13 +50,15 @@ int holder_of(const std::string& file) {
 
 // Between fork and exec: only what is safe there, as other threads' locks may be held for ever.
 // Descriptors: the order's file becomes 3 and is locked after all others are closed, since closing
-// any descriptor of a file gives up a process's locks on it.
+// any descriptor of a file gives up a process's locks on it. The folder's lock, 4, goes after that:
+// whoever takes the folder from a launcher that was killed in between finds the replica's.
 struct Child {
   const char* program;
   char* const* arguments;
   int order;
   int output;
   int log;
+  int folder_lock;
 
   [[noreturn]] void run() const {
     ::setsid();
@@ -68,14 +67,18 @@ struct Child {
     const int order_high = ::fcntl(order, F_DUPFD, 16);
     const int output_high = ::fcntl(output, F_DUPFD, 16);
     const int log_high = ::fcntl(log, F_DUPFD, 16);
-    if (nothing < 0 || order_high < 0 || output_high < 0 || log_high < 0) ::_exit(126);
+    const int lock_high = ::fcntl(folder_lock, F_DUPFD, 16);
+    const bool is_one_missing = nothing < 0 || order_high < 0 || output_high < 0 || log_high < 0;
+    if (is_one_missing || lock_high < 0) ::_exit(126);
     ::dup2(nothing, 0);
     ::dup2(output_high, 1);
     ::dup2(log_high, 2);
     ::dup2(order_high, 3);
-    ::close_range(4, ~0U, 0);
+    ::dup2(lock_high, 4);
+    ::close_range(5, ~0U, 0);
     struct flock lock = whole_file_lock();
     if (::fcntl(3, F_SETLK, &lock) != 0) ::_exit(126);
+    ::close(4);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) {
       ::signal(number, SIG_DFL);
     }
@@ -100,7 +103,9 @@ Result<std::unique_ptr<LocalLauncher>> LocalLauncher::open(Options options,
                                                            const base::Clock& clock,
                                                            base::Log& log) {
   std::unique_ptr<LocalLauncher> launcher(new LocalLauncher(std::move(options), clock, log));
-  TRY(launcher->lock_folder());
+  TRY_ASSIGN(launcher->folder_lock_,
+             FolderLock::take(
+                 {.folder = launcher->options_.folder, .epoch = launcher->options_.epoch}, log));
   launcher->find_earlier();
   return launcher;
 }
@@ -108,28 +113,7 @@ Result<std::unique_ptr<LocalLauncher>> LocalLauncher::open(Options options,
 LocalLauncher::LocalLauncher(Options options, const base::Clock& clock, base::Log& log)
     : options_(std::move(options)), clock_(clock), log_(log) {}
 
-LocalLauncher::~LocalLauncher() {
-  if (folder_lock_ >= 0) ::close(folder_lock_);
-}
-
-Result<void> LocalLauncher::lock_folder() {
-  std::error_code failed;
-  std::filesystem::create_directories(options_.folder, failed);
-  if (failed) return Error{ErrorCode::kIo, options_.folder + ": " + failed.message(), {}};
-  const std::string file = options_.folder + "/lock";
-  folder_lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (folder_lock_ < 0) return io_error(file);
-  // A replica that the last launcher has just forked has the descriptor until it runs its program.
-  for (int i = 0; i < kLockTries; ++i) {
-    if (::flock(folder_lock_, LOCK_EX | LOCK_NB) == 0) return {};
-    std::this_thread::sleep_for(kLockAgain);
-  }
-  return Error{ErrorCode::kAddressInUse,
-               fmt::format("another process starts replicas from {}; give this one a folder of its "
-                           "own",
-                           options_.folder),
-               {}};
-}
+LocalLauncher::~LocalLauncher() = default;
 
 void LocalLauncher::find_earlier() {
   std::error_code failed;
@@ -158,6 +142,12 @@ void LocalLauncher::read_place(const std::string& file) {
   } else {
     log_.info(fmt::format("replica {}-{} is found again, process {}", place.first, place.second,
                           replica.pid));
+    // Of a pool that is no more nothing says how it would be started.
+    if (options_.pools.contains(place.first)) {
+      replica.seen.outdated = is_program_replaced(replica.pid)
+                                  ? "another build"
+                                  : differing_words(command_line_of(replica.pid), words_for(place));
+    }
   }
   replicas_[place] = std::move(replica);
 }
@@ -211,6 +201,16 @@ Result<void> LocalLauncher::start(const ReplicaOrder& order) {
   return {};
 }
 
+// A replica's command line, the program first.
+std::vector<std::string> LocalLauncher::words_for(const Place& place) const {
+  std::vector<std::string> words{options_.program};
+  const std::string name = fmt::format("{}-{}", place.first, place.second);
+  for (const std::string& word : options_.pools.at(place.first)) {
+    words.push_back(word == "{name}" ? name : word);
+  }
+  return words;
+}
+
 Result<int> LocalLauncher::spawn(const Place& place) const {
   const std::string order_file = file_of(place, kOrder);
   const std::string output_file = file_of(place, kOutput);
@@ -223,11 +223,7 @@ Result<int> LocalLauncher::spawn(const Place& place) const {
   const Descriptor log(::open(log_file.c_str(), kFresh, 0600));
   if (!log.ok()) return io_error(log_file);
 
-  std::vector<std::string> words{options_.program};
-  const std::string name = fmt::format("{}-{}", place.first, place.second);
-  for (const std::string& word : options_.pools.at(place.first)) {
-    words.push_back(word == "{name}" ? name : word);
-  }
+  std::vector<std::string> words = words_for(place);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -235,10 +231,11 @@ Result<int> LocalLauncher::spawn(const Place& place) const {
                     .arguments = arguments.data(),
                     .order = order.number(),
                     .output = output.number(),
-                    .log = log.number()};
+                    .log = log.number(),
+                    .folder_lock = folder_lock_->descriptor()};
   const pid_t pid = ::fork();
   if (pid == 0) child.run();
-  if (pid < 0) return io_error("a process for " + name);
+  if (pid < 0) return io_error(fmt::format("a process for {}-{}", place.first, place.second));
   return pid;
 }
 

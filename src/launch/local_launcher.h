@@ -4,7 +4,7 @@
 // as long as it lives: whether it runs, and its id, the kernel says, however its starter ended, and
 // an id that another process has got meanwhile is never taken for it.
 //
-//   STATE/lock                  held by the launcher: one at a time
+//   STATE/lock                  held by the launcher: one at a time (folder_lock.h)
 //   STATE/POOL.ORDINAL.replica  the order; locked by the replica
 //   STATE/POOL.ORDINAL.out      its stdout, where it says at which port it listens
 //   STATE/POOL.ORDINAL.log      its stderr, of the last start
@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "launch/folder_lock.h"
 #include "launch/launcher.h"
 
 namespace pelton::launch {
@@ -34,6 +35,7 @@ class LocalLauncher final : public Launcher {
     std::string program;  // what replicas run
     // By pool: its arguments. "{name}" in one stands for POOL-ORDINAL.
     std::map<std::string, std::vector<std::string>> pools;
+    uint64_t epoch = 0;  // of whoever leads; 0: nobody else is there
   };
 
   // Errors: kIo; kAddressInUse: another launcher works there.
@@ -64,10 +66,10 @@ class LocalLauncher final : public Launcher {
   };
 
   LocalLauncher(Options options, const base::Clock& clock, base::Log& log);
-  Result<void> lock_folder();
   void find_earlier();
   void read_place(const std::string& file);
   std::string file_of(const Place& place, const char* ending) const;
+  std::vector<std::string> words_for(const Place& place) const;
   Result<int> spawn(const Place& place) const;
   void look(const Place& place, Replica& replica);
   void note_end(Replica& replica, const std::string& how);
@@ -78,7 +80,7 @@ class LocalLauncher final : public Launcher {
   const Options options_;
   const base::Clock& clock_;
   base::Log& log_;
-  int folder_lock_ = -1;
+  std::unique_ptr<FolderLock> folder_lock_;
   uint64_t newest_token_ = 0;
   std::map<Place, Replica> replicas_;
 };

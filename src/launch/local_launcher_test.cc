@@ -17,6 +17,7 @@ namespace {
 using State = LaunchedReplica::State;
 using testing::HasSubstr;
 
+constexpr const char* kWaits = "echo \"fleet on 127.0.0.1:4711\"; sleep 60 & wait";
 constexpr const char* kServes = "echo \"fleet on 127.0.0.1:4711\"; exec sleep 60";
 
 class LocalLauncherTest : public testing::Test {
@@ -158,6 +159,25 @@ TEST_F(LocalLauncherTest, FilesThatAreNoOrdersAreLeftAlone) {
   const std::unique_ptr<LocalLauncher> launcher = open(kServes);
   EXPECT_TRUE(launcher->list().empty());
   EXPECT_EQ(launcher->newest_token(), 0u);
+}
+
+TEST_F(LocalLauncherTest, WhatRunsWithOtherArgumentsIsSaid) {
+  const auto with = [&](const std::string& value) {
+    auto launcher =
+        LocalLauncher::open({.folder = folder_,
+                             .program = "/bin/sh",
+                             .pools = {{"a", {"-c", kWaits, "{name}", "--max-num-seqs", value}}}},
+                            clock_, log_);
+    EXPECT_TRUE(launcher.ok());
+    return *std::move(launcher);
+  };
+  {
+    const auto first = with("8");
+    ASSERT_TRUE(first->start({.pool = "a", .ordinal = 0, .token = 1}).ok());
+    EXPECT_EQ(wait(*first, has_port).outdated, "");
+  }
+  EXPECT_EQ(with("8")->list().at(0).outdated, "");
+  EXPECT_EQ(with("16")->list().at(0).outdated, "other --max-num-seqs");
 }
 
 }  // namespace

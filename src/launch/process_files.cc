@@ -1,12 +1,18 @@
 #include "launch/process_files.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <set>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "launch/descriptor.h"
 
 namespace pelton::launch {
 namespace {
@@ -25,6 +31,22 @@ bool take(std::string_view& text, char wanted) {
   if (!text.starts_with(wanted)) return false;
   text.remove_prefix(1);
   return true;
+}
+
+// By flag, what stands behind it; what stands before the first is the model's.
+std::map<std::string, std::string> flags_of(const std::vector<std::string>& words) {
+  std::map<std::string, std::string> flags;
+  std::string flag = "the model";
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    std::string value = word;
+    if (word.starts_with("--")) {
+      flag = word.substr(0, word.find('='));
+      value = word.size() > flag.size() ? word.substr(flag.size() + 1) : "";
+    }
+    flags[flag] += value.empty() ? "" : value + '\n';
+  }
+  return flags;
 }
 
 }  // namespace
@@ -46,6 +68,23 @@ std::optional<WrittenOrder> parse_order(std::string_view text) {
   const bool fits = written.order.ordinal >= 0 && written.order.ordinal <= kOrdinalMax;
   if (!is_whole || !fits || written.unix_ms < 0) return std::nullopt;
   return written;
+}
+
+std::string holder_text(const FolderHolder& holder) {
+  return fmt::format("{} {} {}\n", holder.epoch, holder.pid, holder.identity);
+}
+
+std::optional<FolderHolder> parse_holder(std::string_view text) {
+  FolderHolder holder;
+  if (!text.ends_with('\n')) return std::nullopt;
+  text.remove_suffix(1);
+  const bool is_whole = take_number(text, holder.epoch) && take(text, ' ') &&
+                        take_number(text, holder.pid) && take(text, ' ');
+  if (!is_whole || holder.pid <= 0 || text.empty() || text.find('\n') != std::string_view::npos) {
+    return std::nullopt;
+  }
+  holder.identity = text;
+  return holder;
 }
 
 std::string file_name_of(std::string_view pool) {
@@ -81,14 +120,73 @@ bool is_hopeless_exit(int code) {
   return (code >= 2 && code <= 5) || code == 126 || code == 127;
 }
 
+std::string kernel_text(const std::string& file) {
+  constexpr size_t kMost = size_t{4} << 20;  // a command line may have two
+  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> bytes;
+  while (opened.ok() && text.size() < kMost) {
+    const ssize_t count = ::read(opened.number(), bytes.data(), bytes.size());
+    if (count <= 0) break;
+    text.append(bytes.data(), static_cast<size_t>(count));
+  }
+  return text;
+}
+
+int64_t start_ticks_of(int pid) {
+  const std::string text = kernel_text(fmt::format("/proc/{}/stat", pid));
+  // Behind the name, which may hold anything: the state, and 18 numbers before this one.
+  const size_t name = text.rfind(')');
+  if (name == std::string::npos) return 0;
+  std::string_view left = std::string_view(text).substr(name + 1);
+  constexpr int kFieldsBefore = 20;
+  for (int i = 0; i < kFieldsBefore; ++i) {
+    const size_t blank = left.find(' ');
+    if (blank == std::string_view::npos) return 0;
+    left.remove_prefix(blank + 1);
+  }
+  int64_t ticks = 0;
+  return take_number(left, ticks) ? ticks : 0;
+}
+
+std::vector<std::string> command_line_of(int pid) {
+  const std::string text = kernel_text(fmt::format("/proc/{}/cmdline", pid));
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\0', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+bool is_program_replaced(int pid) {
+  std::array<char, 4096> path{};
+  const ssize_t size =
+      ::readlink(fmt::format("/proc/{}/exe", pid).c_str(), path.data(), path.size() - 1);
+  return size > 0 && std::string_view(path.data()).ends_with(" (deleted)");
+}
+
+std::string differing_words(const std::vector<std::string>& was,
+                            const std::vector<std::string>& now) {
+  if (was.empty() || now.empty()) return "";
+  const std::map<std::string, std::string> before = flags_of(was);
+  const std::map<std::string, std::string> after = flags_of(now);
+  std::set<std::string> differing;
+  const auto note = [&differing](const auto& all, const auto& other) {
+    for (const auto& [name, values] : all) {
+      const auto same = other.find(name);
+      if (same == other.end() || same->second != values) differing.insert(name);
+    }
+  };
+  note(before, after);
+  note(after, before);
+  return differing.empty() ? "" : fmt::format("other {}", fmt::join(differing, ", "));
+}
+
 int64_t resident_pages_of(int pid) {
-  const int file = ::open(fmt::format("/proc/{}/statm", pid).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  std::array<char, 256> text;
-  const ssize_t count = ::read(file, text.data(), text.size());
-  ::close(file);
-  if (count <= 0) return 0;
-  std::string_view left(text.data(), static_cast<size_t>(count));
+  const std::string text = kernel_text(fmt::format("/proc/{}/statm", pid));
+  std::string_view left = text;
   int64_t all = 0;
   int64_t resident = 0;
   const bool is_whole = take_number(left, all) && take(left, ' ') && take_number(left, resident);

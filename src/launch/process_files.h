@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launch/launcher.h"
 #include "net/url.h"
@@ -22,6 +23,17 @@ struct WrittenOrder {
 std::string order_text(const WrittenOrder& written);
 std::optional<WrittenOrder> parse_order(std::string_view text);
 
+// Who has a state folder (folder_lock.h), as the file of its lock says it.
+struct FolderHolder {
+  uint64_t epoch = 0;  // of its lead; 0: it has none
+  int pid = 0;
+  std::string identity;  // what it differs by from others of this number
+};
+
+// "EPOCH PID IDENTITY\n".
+std::string holder_text(const FolderHolder& holder);
+std::optional<FolderHolder> parse_holder(std::string_view text);
+
 // A pool's name where only a file's name may stand: no '/', no '.', nothing hidden.
 std::string file_name_of(std::string_view pool);
 
@@ -34,6 +46,24 @@ int64_t bytes_of(const std::string& file);
 // Whether another replica would end likewise, as `pelton serve` ends: a wrong command line, a wrong
 // file, no such model, too little memory; or as shells say that there is no such program.
 bool is_hopeless_exit(int code);
+
+// Of a file of /proc, whose size the kernel does not say; empty: it cannot be seen.
+std::string kernel_text(const std::string& file);
+
+// When a process began, in the kernel's ticks since the machine did; 0: it cannot be seen.
+int64_t start_ticks_of(int pid);
+
+// What a process was started with, its program first; empty: it cannot be seen.
+std::vector<std::string> command_line_of(int pid);
+
+// Whether the file of its program is another one by now, or none, as after an upgrade.
+bool is_program_replaced(int pid);
+
+// Of two command lines, the program first: which flags differ, without their values, as these may
+// be secrets: "other --max-num-seqs, --seed". Words before the first flag are "the model". Empty:
+// none does, or one of them is not known.
+std::string differing_words(const std::vector<std::string>& was,
+                            const std::vector<std::string>& now);
 
 // Memory pages of a process that are resident; 0: it cannot be seen.
 int64_t resident_pages_of(int pid);

@@ -45,5 +45,42 @@ TEST(ProcessFiles, AProcessHasMemory) {
   EXPECT_EQ(resident_pages_of(1 << 30), 0);
 }
 
+TEST(ProcessFiles, AHolderIsReadAsItWasWritten) {
+  const FolderHolder holder{.epoch = 7, .pid = 42, .identity = "99 pid:[1] a-b"};
+  const std::optional<FolderHolder> read = parse_holder(holder_text(holder));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->epoch, 7u);
+  EXPECT_EQ(read->pid, 42);
+  EXPECT_EQ(read->identity, holder.identity);
+  for (const char* text : {"", "\n", "7\n", "7 42\n", "7 42 \n", "7 0 x\n", "7 -1 x\n", "7 42 x",
+                           "-7 42 x\n", "7 42 x\ny\n", "7 99999999999 x\n"}) {
+    EXPECT_FALSE(parse_holder(text).has_value()) << text;
+  }
+}
+
+TEST(ProcessFiles, AProcessIsSeenAsTheKernelHasIt) {
+  EXPECT_GT(start_ticks_of(::getpid()), 0);
+  EXPECT_EQ(start_ticks_of(::getpid()), start_ticks_of(::getpid()));
+  EXPECT_EQ(start_ticks_of(-1), 0);
+  ASSERT_FALSE(command_line_of(::getpid()).empty());
+  EXPECT_NE(command_line_of(::getpid())[0].find("launch_test"), std::string::npos);
+  EXPECT_TRUE(command_line_of(-1).empty());
+  EXPECT_FALSE(is_program_replaced(::getpid()));
+  EXPECT_GT(resident_pages_of(::getpid()), 0);
+}
+
+TEST(ProcessFiles, WhatDiffersIsNamedWithoutValues) {
+  const std::vector<std::string> was = {"p", "serve", "m", "--api-key", "old", "--seed=3", "--x"};
+  EXPECT_EQ(differing_words(was, was), "");
+  EXPECT_EQ(differing_words(was, {"q", "serve", "m", "--seed", "3", "--x", "--api-key", "old"}), "")
+      << "in another order, written otherwise, by another path";
+  EXPECT_EQ(differing_words(was, {"p", "serve", "m", "--api-key", "new", "--seed=4", "--x"}),
+            "other --api-key, --seed");
+  EXPECT_EQ(differing_words(was, {"p", "serve", "n", "--api-key", "old", "--seed=3", "--y"}),
+            "other --x, --y, the model");
+  EXPECT_EQ(differing_words({}, was), "") << "it is not known";
+  EXPECT_EQ(differing_words(was, {}), "");
+}
+
 }  // namespace
 }  // namespace pelton::launch

@@ -26,7 +26,11 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("draining").integer(state.draining).key("stopping").integer(state.stopping);
   w.key("standby").integer(state.standby).key("woken").integer(state.woken);
   w.key("starts").integer(state.starts).key("failed_starts").integer(state.failed_starts);
-  w.key("lost").integer(state.lost).key("terms");
+  w.key("lost").integer(state.lost);
+  // Of those that run with other arguments than one that is started now, and what is done about it.
+  w.key("outdated").begin_object();
+  for (const auto& [name, how] : state.outdated) w.key(name).string(how);
+  w.end_object().key("rolls").boolean(state.rolls).key("terms");
   autoscaler::write_terms(w, state.decision.terms);
   w.end_object();
 }
@@ -114,6 +118,9 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
   add("pelton_autoscaler_standby_replicas", kGauge,
       "Replicas that are loaded and kept from requests until they are woken.",
       [](const State& one) { return one.standby; });
+  add("pelton_autoscaler_outdated_replicas", kGauge,
+      "Replicas that run with other arguments, or another build, than one that is started now.",
+      [](const State& one) { return static_cast<int64_t>(one.outdated.size()); });
   add("pelton_autoscaler_leaving_replicas", kGauge, "Replicas that drain or stop.",
       [](const State& one) { return one.draining + one.stopping; });
   add("pelton_autoscaler_starts_total", kCounter, "Replicas that were started.",

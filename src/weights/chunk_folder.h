@@ -46,6 +46,9 @@ class ChunkFolder {
   State state(int chunk) const { return states_[static_cast<size_t>(chunk)]; }
   void set_state(int chunk, State state) { states_[static_cast<size_t>(chunk)] = state; }
   bool whole() const;
+  // Bytes that have come for it, of chunks on their way too: what others see that it gets on by.
+  int64_t received() const { return received_; }
+  void set_received(int64_t bytes) { received_ = bytes; }
 
   // Of a chunk that is there; as many bytes as fit and are left. Also once the folder has another
   // name. Errors: kIo.
@@ -71,6 +74,7 @@ class ChunkFolder {
   const std::vector<Chunk> chunks_;
   std::unordered_multimap<std::string_view, int> index_;  // by digest
   std::vector<std::atomic<State>> states_;
+  std::atomic<int64_t> received_{0};
   int descriptor_ = -1;  // of the folder, whatever it is called by now
 };
 

@@ -192,19 +192,29 @@ Result<CopyLock> CopyLock::take(const std::string& folder, base::FunctionRef<boo
       std::this_thread::sleep_for(kAskAgain);
     }
     // Who erased the copy has deleted the file that we opened: then there may be a newer one.
-    struct stat ours {
-    }, named{};
-    if (::fstat(lock.descriptor_, &ours) == 0 && ::stat(path.c_str(), &named) == 0 &&
-        ours.st_ino == named.st_ino && ours.st_dev == named.st_dev) {
-      return lock;
-    }
+    if (!lock.is_named(path)) continue;
+    lock.folder_ = folder;
+    return lock;
   }
 }
 
-CopyLock::CopyLock(CopyLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+bool CopyLock::is_named(const std::string& path) const {
+  struct stat ours {
+  }, named{};
+  return ::fstat(descriptor_, &ours) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+}
+
+CopyLock::CopyLock(CopyLock&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      folder_(std::exchange(other.folder_, std::string())) {}
 
 CopyLock::~CopyLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  const fs::path path = plain(folder_);
+  const bool guards_nothing = !folder_.empty() && !is_copy(path) && partials_of(path).empty();
+  if (guards_nothing && is_named(lock_path(folder_))) ::unlink(lock_path(folder_).c_str());
+  ::close(descriptor_);
 }
 
 std::string partial_folder(const std::string& folder, const std::string& digest) {

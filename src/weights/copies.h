@@ -17,7 +17,8 @@
 
 namespace pelton::weights {
 
-// One process at a time fetches or erases a copy. The kernel lets go of it with the process.
+// One process at a time fetches or erases a copy. The kernel lets go of it with the process; its
+// file goes with the last byte of the copy, and where none was begun.
 class CopyLock {
  public:
   // Waits for who has it; `go_on` is asked ten times a second meanwhile. Errors: kCancelled where
@@ -29,7 +30,9 @@ class CopyLock {
 
  private:
   explicit CopyLock(int descriptor) : descriptor_(descriptor) {}
+  bool is_named(const std::string& path) const;
   int descriptor_;
+  std::string folder_;  // empty: it is not ours yet
 };
 
 std::string partial_folder(const std::string& folder, const std::string& digest);

@@ -54,6 +54,7 @@ bool Download::on_body(std::string_view bytes) {
   }
   if (bytes_.empty()) bytes_.reserve(static_cast<size_t>(wanted()));
   bytes_ += bytes;
+  received_ += static_cast<int64_t>(bytes.size());
   return true;
 }
 

@@ -16,8 +16,15 @@ namespace pelton::weights {
 
 class Download final : public hub::TransferSink {
  public:
-  Download(const ChunkFolder& folder, int chunk, int source, bool by_digest, int64_t now_ns)
-      : folder_(folder), chunk_(chunk), source_(source), by_digest_(by_digest), begun_ns_(now_ns) {}
+  // `received`: counts its bytes besides; it outlives it.
+  Download(const ChunkFolder& folder, int chunk, int source, bool by_digest, int64_t now_ns,
+           int64_t& received)
+      : folder_(folder),
+        chunk_(chunk),
+        source_(source),
+        by_digest_(by_digest),
+        begun_ns_(now_ns),
+        received_(received) {}
 
   int chunk() const { return chunk_; }
   int source() const { return source_; }
@@ -33,7 +40,9 @@ class Download final : public hub::TransferSink {
 
   const hub::ResponseHead& head() const { return head_; }
   bool complete() const { return static_cast<int64_t>(bytes_.size()) == wanted(); }
-  bool has_grown() const { return bytes_.size() > begun_with_; }
+  // Whether this try has brought so much that one more is worth it, however often.
+  static constexpr size_t kAdvance = size_t{16} << 10;
+  bool has_advanced() const { return complete() || bytes_.size() >= begun_with_ + kAdvance; }
   // How long the rest would take at the pace so far.
   double seconds_left(int64_t now_ns) const {
     const double took_s = static_cast<double>(now_ns - begun_ns_) * 1e-9;
@@ -57,6 +66,7 @@ class Download final : public hub::TransferSink {
   const int source_;
   const bool by_digest_;
   const int64_t begun_ns_;
+  int64_t& received_;
   std::string bytes_;
   size_t begun_with_ = 0;
   hub::ResponseHead head_;

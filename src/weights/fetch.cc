@@ -63,7 +63,8 @@ Fetch::Fetch(ChunkFolder& folder, const FetchOptions& options, const base::Clock
       clock_(clock),
       transfers_({.connections = 4 * options.connections,
                   .connect_time_max = std::chrono::seconds(10),
-                  .stall_time_max = std::chrono::seconds(15)}) {
+                  .stall_time_max = std::chrono::seconds(15),
+                  .least_bytes_per_s = 1'024}) {
   const size_t count = folder.chunks().size();
   for (const Place& peer : options.peers) {
     sources_.push_back(std::make_unique<Source>(peer, false, count, peer_retry(options.retry)));
@@ -115,6 +116,7 @@ Result<void> Fetch::step() {
   poll_sources();
   if (knows_sources()) {
     try_waiting();
+    look_at_rates();
     start_downloads();
     TRY(check_hope());
   }
@@ -236,7 +238,7 @@ void Fetch::heard(Source& source, const Have& have) {
     source.dropped = "is named twice";
     return;
   }
-  source.update(have, clock_.now_ns());
+  source.update(have, folder_.manifest().bytes(), clock_.now_ns());
   if (source.origin) add_peers(have.peers);
 }
 
@@ -264,7 +266,8 @@ bool Fetch::is_origins(int chunk, int64_t now_ns) const {
   const uint64_t own = options_.id.empty() ? 0 : claim(bits_[index], options_.id);
   for (const auto& source : sources_) {
     if (source->origin || !source->dropped.empty()) continue;
-    if (source->there[index] && source->poll_failures == 0) return false;
+    const bool is_too_slow = are_peers_slow_ && source->has_all();
+    if (source->there[index] && source->poll_failures == 0 && !is_too_slow) return false;
     if (options_.id.empty() || has_waited_ || !source->cooperates(now_ns, ns(options_.patience)))
       continue;
     if (source->coming[index] || claim(bits_[index], source->id) > own) return false;
@@ -272,11 +275,30 @@ bool Fetch::is_origins(int chunk, int64_t now_ns) const {
   return true;
 }
 
+// To nodes that are waited for bytes come, though no chunk is whole yet.
+bool Fetch::others_receive(int64_t now_ns) const {
+  return std::any_of(sources_.begin(), sources_.end(), [&](const auto& source) {
+    return source->cooperates(now_ns, ns(options_.patience)) && source->said_ns > 0 &&
+           now_ns - source->said_ns < ns(options_.patience);
+  });
+}
+
+int Fetch::origin_connections(int64_t now_ns) const {
+  if (options_.id.empty() || has_waited_) return options_.connections;
+  const auto others = std::count_if(sources_.begin(), sources_.end(), [&](const auto& source) {
+    return source->cooperates(now_ns, ns(options_.patience));
+  });
+  return std::max(options_.connections / (1 + static_cast<int>(others)), 1);
+}
+
 void Fetch::plan() {
   const int64_t now = clock_.now_ns();
   if (now < plan_at_ns_) return;
   plan_at_ns_ = now + ns(kPlanEach);
-  has_waited_ = has_waited_ || now - active_ns_ > ns(options_.patience);
+  constexpr int kMostPatience = 12;  // whatever they say
+  const int64_t idle = now - active_ns_;
+  has_waited_ = has_waited_ || idle > kMostPatience * ns(options_.patience) ||
+                (idle > ns(options_.patience) && !others_receive(now));
   ready_.clear();
   for (auto chunk = order_.rbegin(); chunk != order_.rend(); ++chunk) {
     if (is_missing(*chunk) && is_origins(*chunk, now)) ready_.push_back(*chunk);
@@ -293,6 +315,62 @@ void Fetch::start_downloads() {
   }
   if (!downloads_.empty() || checker_->pending() > 0) active_ns_ = clock_.now_ns();
   if (!has_more && origin().running < options_.connections) pass_over_slow();
+}
+
+// Those that fetch themselves have no more to give than they get: only whole ones are held against.
+void Fetch::look_at_rates() {
+  const int64_t now = clock_.now_ns();
+  int64_t received = 0;
+  int64_t all = 0;
+  bool is_asked = false;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    Source& source = *sources_[i];
+    all += source.received;
+    if (source.origin) continue;
+    received += source.received;
+    is_asked = is_asked || (source.dropped.empty() && source.has_all());
+    if (source.running == 0 || source.received > source.heard) {
+      source.heard = source.received;
+      source.heard_ns = now;
+    } else if (now - source.heard_ns > ns(options_.patience)) {
+      give_up_silent(i);
+    }
+  }
+  folder_.set_received(all);
+  if (!is_asked) rate_since_ns_ = 0;
+  if (!is_asked || rate_since_ns_ == 0) {
+    rate_since_ns_ = is_asked ? now : 0;
+    rate_received_ = received;
+    return;
+  }
+  const int64_t time = now - rate_since_ns_;
+  if (time < ns(options_.overdue)) return;
+  const double rate =
+      static_cast<double>(received - rate_received_) / (static_cast<double>(time) * 1e-9);
+  const bool was_slow = are_peers_slow_;
+  are_peers_slow_ = rate < static_cast<double>(options_.least_from_peers);
+  rate_since_ns_ = now;
+  rate_received_ = received;
+  if (are_peers_slow_ == was_slow) return;
+  plan_at_ns_ = 0;
+  if (are_peers_slow_ && options_.say) {
+    options_.say(fmt::format(
+        "peers bring {:.1f} MiB a second together; the origin is asked besides", rate / (1 << 20)));
+  }
+}
+
+// It has been asked and sends nothing. Once more later, and then not again.
+void Fetch::give_up_silent(size_t source) {
+  Source& silent = *sources_[source];
+  for (auto download = downloads_.begin(); download != downloads_.end();) {
+    const auto one = download++;
+    if (one->source() == static_cast<int>(source)) give_back(one);
+  }
+  const int64_t now = clock_.now_ns();
+  silent.heard_ns = now;
+  if (!silent.retry.again({}, silent.place.text + ": sends nothing", now)) {
+    drop(silent, "sends nothing, again and again");
+  }
 }
 
 // In the endgame: nothing else is left to fetch. Its bytes so far are lost: of two sources' bytes
@@ -343,7 +421,7 @@ bool Fetch::start_from_peer() {
 bool Fetch::start_from_origin() {
   const int64_t now = clock_.now_ns();
   const Source& source = origin();
-  if (source.running >= options_.connections || !source.may_be_asked(now)) return false;
+  if (source.running >= origin_connections(now) || !source.may_be_asked(now)) return false;
   while (!ready_.empty() && !is_missing(ready_.back())) ready_.pop_back();
   if (ready_.empty()) return false;
   const int chunk = ready_.back();
@@ -357,7 +435,8 @@ void Fetch::begin(int chunk, size_t source) {
   busy_[static_cast<size_t>(chunk)] = true;
   ++sources_[source]->running;
   downloads_.emplace_back(folder_, chunk, static_cast<int>(source),
-                          sources_[source]->kind == Source::Kind::kNode, clock_.now_ns());
+                          sources_[source]->kind == Source::Kind::kNode, clock_.now_ns(),
+                          sources_[source]->received);
   start_transfer(downloads_.back());
 }
 
@@ -407,8 +486,11 @@ void Fetch::give_back(std::list<Download>::iterator download) {
   downloads_.erase(download);
 }
 
-void Fetch::drop(Source& source, const std::string& why) {
+void Fetch::drop(Source& source, const std::string& reason) {
   if (!source.dropped.empty()) return;
+  // Some errors begin with its name already.
+  const std::string prefix = source.place.text + ": ";
+  const std::string why = reason.starts_with(prefix) ? reason.substr(prefix.size()) : reason;
   source.dropped = why;
   report_.dropped.push_back(fmt::format("{}: {}", source.place.text, why));
   if (options_.say) {
@@ -446,7 +528,7 @@ void Fetch::download_ended(std::list<Download>::iterator download, const hub::Tr
   download->transfer = 0;
   Source& source = *sources_[static_cast<size_t>(download->source())];
   const int status = download->head().status;
-  if (download->has_grown()) source.retry.progress();
+  if (download->has_advanced()) source.retry.progress();
   const bool is_answer = download->fault().empty() && (status == 200 || status == 206);
   if (is_answer && end.how != hub::TransferEnd::How::kFailed && download->complete()) {
     --source.running;

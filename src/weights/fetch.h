@@ -5,7 +5,13 @@
 //
 //   three nodes, chunk 5      A: claim 17   B: claim 90   C: claim 4
 //   B fetches it from the origin; A and C see in B's `have` that it is there, and take it from B;
-//   if B gets no chunk for some seconds, it counts no longer, and A, the next, fetches it.
+//   if nothing comes to B for some seconds, it counts no longer, and A, the next, fetches it.
+// They share the origin's connections too, or all their chunks would be on their way at once and
+// none be there to be given on.
+//
+// Rates decide: a source that brings nothing for some seconds is asked again later, and in the end
+// no more; beside peers that bring too little together the origin fetches as well; a connection
+// below 1 KiB a second, or a try that brings less than 16 KiB, is a failed one.
 //
 // Endgame: when nothing is left to begin, what a peer is slow with is fetched from elsewhere, and
 // who has waited for others for some seconds waits no longer.
@@ -42,6 +48,9 @@ struct FetchOptions {
   std::chrono::milliseconds gather{250};        // to hear of others before the first chunk
   std::chrono::milliseconds patience{5'000};    // with a node that gets no chunk
   std::chrono::milliseconds overdue{2'000};     // of a chunk that others would have given by then
+  // Peers with the whole model that bring less together, for as long as that while they are asked,
+  // are slow: the origin, which would rest, fetches beside them.
+  int64_t least_from_peers = int64_t{8} << 20;  // bytes a second
 };
 
 struct FetchReport {
@@ -80,17 +89,21 @@ class Fetch {
   void add_peers(const std::vector<std::string>& addresses);
   void plan();
   bool is_origins(int chunk, int64_t now_ns) const;
+  int origin_connections(int64_t now_ns) const;
+  bool others_receive(int64_t now_ns) const;
   void start_downloads();
   bool start_from_peer();
   bool start_from_origin();
   void begin(int chunk, size_t source);
   void pass_over_slow();
+  void look_at_rates();
+  void give_up_silent(size_t source);
   void try_waiting();
   void start_transfer(Download& download);
   void ended(const hub::TransferEnd& end);
   void download_ended(std::list<Download>::iterator download, const hub::TransferEnd& end);
   void failed(Download& download, const std::string& why);
-  void drop(Source& source, const std::string& why);
+  void drop(Source& source, const std::string& reason);
   void offer_slow_again();
   void refuse(Source& source, const std::string& why);
   bool lead(Download& download);
@@ -118,9 +131,12 @@ class Fetch {
   int64_t bytes_there_ = 0;
   int64_t begun_ns_ = 0;
   int64_t plan_at_ns_ = 0;
-  int64_t active_ns_ = 0;    // when a chunk was last on its way, or being hashed
-  bool has_waited_ = false;  // for others, once, as long as it has patience
-  Error origin_error_;       // once the origin is dropped
+  int64_t active_ns_ = 0;        // when a chunk was last on its way, or being hashed
+  int64_t rate_since_ns_ = 0;    // since when whole peers are watched
+  int64_t rate_received_ = 0;    // what had come from all peers then
+  bool are_peers_slow_ = false;  // as they were when they were last asked for long enough
+  bool has_waited_ = false;      // for others, once, as long as it has patience
+  Error origin_error_;           // once the origin is dropped
   FetchReport report_;
   std::unique_ptr<ChunkChecker> checker_;  // last: its threads use the folder
 };

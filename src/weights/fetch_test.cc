@@ -136,6 +136,29 @@ TEST_F(FetchTest, CutConnectionsGoOnWhereTheyWereCut) {
   EXPECT_TRUE(continued);
 }
 
+// Every try brings a little: that is no progress, or it would go on for ever.
+TEST_F(FetchTest, AnOriginThatSendsTenBytesARangeIsGivenUp) {
+  FakeServer server([&](const FakeRequest& request) {
+    FakeAnswer answer = good(request);
+    if (!request.range.empty()) answer.cut_after = 10;
+    return answer;
+  });
+  const Result<MirrorReport> report = fetch(options(server.url()));
+  EXPECT_THAT(error_of(report), HasSubstr("again and again"));
+  EXPECT_LT(server.requests().size(), 200u);
+}
+
+// What begins a copy's lock is gone with it where nothing was begun.
+TEST_F(FetchTest, ARefusedMirrorLeavesNothing) {
+  FakeServer server(files_answer());
+  ASSERT_TRUE(base::write_file(folder_ + "/copy", "somebody's file").ok());
+  EXPECT_FALSE(fetch(options(server.url())).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/.copy.weights-lock"));
+  std::filesystem::remove(folder_ + "/copy");
+  ASSERT_TRUE(fetch(options(server.url())).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/.copy.weights-lock"));
+}
+
 TEST_F(FetchTest, WhatAnEarlierProcessLeftIsHashedAndKept) {
   std::atomic<bool> down{false};
   FakeServer server([&](const FakeRequest& request) {
@@ -349,6 +372,74 @@ TEST_F(ShareTest, APeerThatHangsWithAllItsConnectionsIsPassedOver) {
   EXPECT_LT(clock_.now_ns() - began_ns, 5'000'000'000);
 }
 
+// A whole peer whose chunks come at a pace that no chunk by itself is late at: the origin, which
+// would rest, fetches beside it.
+TEST_F(ShareTest, BesideAPeerThatIsSlowTheOriginFetchesToo) {
+  add("more.safetensors", random_bytes(60 * kChunkBytesMin, 9));
+  Result<Manifest> made = make_manifest(folder_ + "/model", {.chunk_bytes = kChunkBytesMin},
+                                        [](int64_t, int64_t) { return true; });
+  ASSERT_TRUE(made.ok());
+  manifest_ = *made;
+  files_[kManifestName] = manifest_.to_json();
+  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
+  FakeServer files(files_answer());
+  FakeServer peer([&](const FakeRequest& request) {
+    if (request.target.ends_with("/have")) {
+      return FakeAnswer{.status = 200, .body = have_of(**whole, "slow").to_json()};
+    }
+    for (size_t i = 0; i < (*whole)->chunks().size(); ++i) {
+      const int chunk = static_cast<int>(i);
+      if (!request.target.ends_with((*whole)->digest_of(chunk))) continue;
+      const Chunk& wanted = (*whole)->chunks()[i];
+      const std::string& file = manifest_.files[static_cast<size_t>(wanted.file)].path;
+      return FakeAnswer{.body = files_[file].substr(static_cast<size_t>(wanted.offset),
+                                                    static_cast<size_t>(wanted.bytes)),
+                        .pause = std::chrono::milliseconds(60)};
+    }
+    return FakeAnswer{.status = 404};
+  });
+  MirrorOptions wanted = options(files.url(), {peer.url()});
+  wanted.fetch.overdue = std::chrono::milliseconds(300);
+  wanted.fetch.connections = 1;
+  const Result<MirrorReport> report = fetch(wanted);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  expect_copy();
+  EXPECT_GT(report->fetch.bytes_from_origin, manifest_.bytes() / 2);
+  EXPECT_GT(report->fetch.bytes_from_peers, 0) << "it is asked before the origin";
+  EXPECT_THAT(said_, HasSubstr("the origin is asked besides"));
+}
+
+// Beside one that hangs another one is not kept waiting, and the origin keeps its rest.
+TEST_F(ShareTest, APeerThatSendsNothingKeepsNoOtherWaiting) {
+  std::atomic<bool> over{false};
+  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
+  FakeServer hangs([&](const FakeRequest& request) {
+    if (request.target.ends_with("/have")) {
+      return FakeAnswer{.status = 200, .body = have_of(**whole, "hangs").to_json()};
+    }
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return FakeAnswer{.status = 404};
+  });
+  FakeServer good(files_answer());
+  FakeServer origin([&](const FakeRequest& request) {
+    return request.target.ends_with(kManifestName) ? this->good(request)
+                                                   : FakeAnswer{.status = 503};
+  });
+  MirrorOptions wanted = options(origin.url(), {hangs.url(), good.url()});
+  wanted.fetch.retry.delay = std::chrono::milliseconds(100);
+  wanted.fetch.retry.delay_max = std::chrono::milliseconds(60'000);
+  wanted.fetch.overdue = std::chrono::milliseconds(60'000);
+  wanted.fetch.patience = std::chrono::milliseconds(100);
+  wanted.fetch.connections = 1;
+  const int64_t began_ns = clock_.now_ns();
+  const Result<MirrorReport> report = fetch(wanted);
+  over = true;
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  expect_copy();
+  EXPECT_EQ(report->fetch.bytes_from_origin, 0);
+  EXPECT_LT(clock_.now_ns() - began_ns, 10'000'000'000);
+}
+
 // It says to fetch all from the origin for others too, and that it gets on.
 TEST_F(ShareTest, WhoOnlyPromisesIsWaitedForOnce) {
   std::atomic<size_t> asked = 0;
@@ -374,6 +465,46 @@ TEST_F(ShareTest, WhoOnlyPromisesIsWaitedForOnce) {
   const Result<MirrorReport> report = fetch(wanted);
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_LT(clock_.now_ns() - began_ns, 5'000'000'000) << "of seven chunks one by one: seven times";
+  expect_copy();
+}
+
+// A chunk takes longer than anybody has patience: bytes that come to who fetches it are progress,
+// so that it leaves the origin once.
+TEST_F(ShareTest, OneToWhomBytesComeIsWaitedFor) {
+  const auto whole = ChunkFolder::open(folder_ + "/model", manifest_);
+  const size_t chunks = chunks_of(manifest_).size();
+  Have have{.id = "slow",
+            .manifest = manifest_.digest(),
+            .there = std::vector<bool>(chunks),
+            .coming = std::vector<bool>(chunks, true),
+            .peers = {}};
+  const int64_t began_ns = clock_.now_ns();
+  std::atomic<int64_t> received{0};
+  FakeServer peer([&](const FakeRequest& request) {
+    const bool is_there = clock_.now_ns() - began_ns > 1'200'000'000;
+    if (request.target.ends_with("/have")) {
+      Have now = have;
+      now.received = received += 70'000;
+      if (is_there) now.there.assign(chunks, true);
+      return FakeAnswer{.status = 200, .body = now.to_json()};
+    }
+    for (size_t i = 0; i < chunks; ++i) {
+      if (!request.target.ends_with((*whole)->digest_of(static_cast<int>(i)))) continue;
+      const Chunk& wanted = (*whole)->chunks()[i];
+      const std::string& file = manifest_.files[static_cast<size_t>(wanted.file)].path;
+      return FakeAnswer{.body = files_[file].substr(static_cast<size_t>(wanted.offset),
+                                                    static_cast<size_t>(wanted.bytes))};
+    }
+    return FakeAnswer{.status = 404};
+  });
+  const auto origin = serve();
+  MirrorOptions wanted = options(url(*origin), {peer.url()});
+  wanted.fetch.id = "me";
+  wanted.fetch.gather = std::chrono::milliseconds(1);
+  wanted.fetch.patience = std::chrono::milliseconds(400);
+  const Result<MirrorReport> report = fetch(wanted);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->fetch.bytes_from_origin, 0);
   expect_copy();
 }
 

@@ -64,7 +64,8 @@ std::string Have::to_json() const {
   writer.begin_object().key("id").string(id).key("manifest").string(manifest);
   writer.key("chunks").integer(static_cast<int64_t>(there.size()));
   writer.key("have").string(all ? std::string(kAll) : hex_of(there));
-  writer.key("coming").string(hex_of(coming)).key("peers").begin_array();
+  writer.key("coming").string(hex_of(coming)).key("received").integer(received);
+  writer.key("peers").begin_array();
   for (const std::string& peer : peers) writer.string(peer);
   writer.end_array().end_object();
   return out;
@@ -76,6 +77,7 @@ Have have_of(const ChunkFolder& folder, std::string id) {
             .manifest = folder.digest(),
             .there = std::vector<bool>(count),
             .coming = std::vector<bool>(count),
+            .received = folder.received(),
             .peers = {}};
   for (size_t i = 0; i < count; ++i) {
     const ChunkFolder::State state = folder.state(static_cast<int>(i));
@@ -103,6 +105,11 @@ Result<Have> parse_have(std::string_view text, size_t chunks) {
   }
   TRY_ASSIGN(have.there, bits_of(*json, "have", chunks));
   TRY_ASSIGN(have.coming, bits_of(*json, "coming", chunks));
+  const Json* received = json->find("received");
+  if (received != nullptr && (!received->is_integer() || received->as_integer() < 0)) {
+    return bad("received", "is no number of bytes");
+  }
+  if (received != nullptr) have.received = received->as_integer();
   const Json* peers = json->find("peers");
   if (peers == nullptr || !peers->is_array()) return bad("peers", "is no array");
   if (peers->as_array().size() > Have::kPeersMax) {

@@ -2,9 +2,9 @@
 // share the work. A value; what is read may come from anybody.
 //
 //   {"id":"8d7c…","manifest":"<64 hex digits>","chunks":9,"have":"ff01","coming":"0000",
-//    "peers":["10.0.0.7:9000"]}
+//    "received":1234567,"peers":["10.0.0.7:9000"]}
 // `have`: a bit for each chunk, chunk 0 is the lowest of the first byte; "all": a node that has
-// everything.
+// everything. `received` may be absent, as older nodes do not say it.
 #pragma once
 
 #include <string>
@@ -24,6 +24,7 @@ struct Have {
   std::string manifest;  // its digest
   std::vector<bool> there;
   std::vector<bool> coming;        // that it is fetching from the origin
+  int64_t received = 0;            // bytes that have come to it, of chunks on their way too
   std::vector<std::string> peers;  // others that fetch the same: addresses with ports
 
   std::string to_json() const;

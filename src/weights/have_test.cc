@@ -28,6 +28,10 @@ TEST(Have, BitsAreChunksFromTheLowestOn) {
   EXPECT_TRUE(have->coming[7]);
   EXPECT_EQ(have->peers, std::vector<std::string>{"10.0.0.7:9000"});
   EXPECT_EQ(parse_have(have->to_json(), 9)->there, have->there);
+  EXPECT_EQ(have->received, 0) << "older nodes do not say it";
+  Have some = *have;
+  some.received = 1'234'567;
+  EXPECT_EQ(parse_have(some.to_json(), 9)->received, 1'234'567);
   EXPECT_EQ(parse_have(text("all"), 9)->there, std::vector<bool>(9, true));
 }
 
@@ -41,6 +45,12 @@ TEST(Have, WhatIsNoneIsNamed) {
   EXPECT_EQ(field_of(text("0301", "0000", "\"name:80\"")), "peers[0]");
   EXPECT_EQ(field_of(text("0301", "0000", "\"http://10.0.0.7:80\"")), "peers[0]");
   EXPECT_EQ(field_of(text("0301", "0000", "7")), "peers[0]");
+  for (const char* received : {"-1", "1.5", "\"7\"", "null"}) {
+    const std::string more = fmt::format("\"received\":{},\"peers\"", received);
+    std::string whole = text("0301");
+    whole.replace(whole.find("\"peers\""), 7, more);
+    EXPECT_EQ(field_of(whole), "received") << received;
+  }
   EXPECT_EQ(field_of("{}"), "id");
   EXPECT_EQ(field_of("["), "text");
 }

@@ -6,7 +6,7 @@
 
 namespace pelton::weights {
 
-void Source::update(const Have& have, int64_t now_ns) {
+void Source::update(const Have& have, int64_t model_bytes, int64_t now_ns) {
   kind = Kind::kNode;
   poll_failures = 0;
   if (id.empty()) grew_ns = now_ns;
@@ -21,6 +21,11 @@ void Source::update(const Have& have, int64_t now_ns) {
   const auto count = static_cast<size_t>(std::count(have.there.begin(), have.there.end(), true));
   if (count > there_count) grew_ns = now_ns;
   there_count = count;
+  // Twice the model is more than anybody needs: who says so says anything.
+  constexpr int64_t kAdvance = int64_t{64} << 10;
+  if (have.received < said + kAdvance || have.received / 2 > model_bytes) return;
+  said = have.received;
+  said_ns = grew_ns = now_ns;
 }
 
 void Source::offer_all() {

@@ -36,7 +36,9 @@ struct Source {
   std::vector<bool> coming;       // what it fetches from the origin
   std::vector<bool> passed_over;  // what it has and was too slow with
   size_t there_count = 0;
-  int64_t grew_ns = 0;     // when that last became more
+  int64_t grew_ns = 0;     // when that, or what has come to it, last became more
+  int64_t said = 0;        // bytes that have come to it, as it said
+  int64_t said_ns = 0;     // when that last became more
   std::deque<int> offers;  // chunks of a peer that were missing here; some may be there by now
   int64_t poll_at_ns = 0;
   bool polling = false;
@@ -44,8 +46,11 @@ struct Source {
   int running = 0;        // chunks on their way
   int absent = 0;         // chunks that it said to have and had not
   hub::Retry retry;
-  std::string dropped;  // why it is asked for nothing any more; empty: it may be
-  int64_t bytes = 0;    // that came from it and were right
+  std::string dropped;   // why it is asked for nothing any more; empty: it may be
+  int64_t bytes = 0;     // that came from it and were right
+  int64_t received = 0;  // that came from it, whatever they were
+  int64_t heard = 0;     // `received`, as it was last looked at
+  int64_t heard_ns = 0;  // when that last became more, or it was asked for nothing
 
   bool has_all() const { return there_count == there.size(); }
   bool may_be_asked(int64_t now_ns) const {
@@ -56,8 +61,8 @@ struct Source {
     return !origin && dropped.empty() && kind == Kind::kNode && poll_failures == 0 && !has_all() &&
            now_ns - grew_ns < patience_ns;
   }
-  // Takes in what it says now.
-  void update(const Have& have, int64_t now_ns);
+  // Takes in what it says now; of a model of so many bytes.
+  void update(const Have& have, int64_t model_bytes, int64_t now_ns);
   // Everything is offered: of a place that says nothing.
   void offer_all();
 };

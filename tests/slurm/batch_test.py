@@ -17,6 +17,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import gateway_fixture
 import rig
+from autoscale_test import alive
 from gateway_fixture import BOX, SCRIPT, ask, check_stream
 from ports import free_port
 
@@ -107,6 +108,22 @@ class Batch(unittest.TestCase):
         expect_an_answer()
         self.rig.run("scancel", "--batch", "--signal=TERM", str(job))
         self.rig.wait(lambda: self.rig.state(job) == "COMPLETED", 120)
+
+
+class RigEnds(unittest.TestCase):
+    def test_a_test_that_fails_leaves_no_process(self):
+        """As where a test raises: a job runs that ignores SIGTERM, and nobody cancels it."""
+        with tempfile.TemporaryDirectory() as folder:
+            one = rig.Rig(folder)
+            try:
+                job = one.submit("--wrap", "trap '' TERM; sleep 600 & wait; sleep 600", "--output=/dev/null")
+                one.wait(lambda: one.state(job) == "RUNNING")
+                one.wait(lambda: len(one.strays()) > 0)
+            finally:
+                strays = one.strays()
+                one.end()
+            self.assertTrue(strays)
+            self.assertEqual([pid for pid in strays if alive(pid)], [])
 
 
 if __name__ == "__main__":

@@ -106,7 +106,34 @@ SlurmdParameters=config_overrides
         """As `squeue` says it, RUNNING or COMPLETED; empty: it is unknown."""
         return self.run("squeue", "-h", "-t", "all", "-j", str(job), "-o", "%T", check=False).stdout.strip()
 
+    def strays(self):
+        """Processes of jobs and their slurmstepd, by this rig's own SLURM_CONF: no others have it."""
+        mark = f"SLURM_CONF={self.env['SLURM_CONF']}".encode()
+        own = {os.getpid(), *(process.pid for process in self.processes)}
+        found = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if int(folder.name) not in own and mark in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+            except OSError:
+                pass
+        return found
+
+    def end_jobs(self):
+        """All of them, also those that a failed test has left: they would outlive their daemons."""
+        if not any(process.args[0] == "slurmctld" and process.poll() is None for process in self.processes):
+            return
+        end = time.monotonic() + 15
+        try:
+            self.run("scancel", "--state=PENDING", "--user=root", check=False)
+            self.run("scancel", "--signal=KILL", "--full", "--user=root", check=False)
+            while time.monotonic() < end and self.run("squeue", "-h", "-o", "%T", check=False).stdout.strip():
+                time.sleep(0.2)
+        except subprocess.TimeoutExpired:
+            pass
+
     def end(self):
+        self.end_jobs()
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
         for process in reversed(self.processes):
@@ -115,3 +142,8 @@ SlurmdParameters=config_overrides
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for pid in self.strays():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
