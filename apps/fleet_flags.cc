@@ -166,14 +166,14 @@ Result<workload::WorkloadSpec> read_workload(
     if (is_made || !is_word(flag)) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{} has no effect: the lengths of {} are recorded in it", flag,
-                             arguments.text("--workload")),
+                             spec.name),
                  flag};
   }
   const bool is_trace = spec.dataset == workload::WorkloadSpec::Dataset::kTrace;
   if (is_trace && is_word("--request-rate")) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--request-rate has no effect: {} says when its requests come",
-                             arguments.text("--workload")),
+                             spec.name),
                  "--request-rate"};
   }
   if (!is_trace && arguments.has("--request-rate")) {

@@ -18,6 +18,8 @@ constexpr std::string_view kStyle = R"(
 body{margin:0;padding:1.2rem;background:var(--back);color:var(--ink);font:16px/1.45 system-ui,"DejaVu Sans",sans-serif}
 main{max-width:80rem;margin:auto}
 h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .6rem}
+h1,h2,p,li,dd,dt,figcaption,summary,code{overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--card);border-radius:.5rem;padding:.6rem .8rem}
 p.sub{color:var(--faint);margin:.1rem 0 1rem;overflow-wrap:anywhere}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.2rem,1fr));gap:.6rem}
 .card{background:var(--card);border-radius:.5rem;padding:.6rem .8rem}

@@ -105,8 +105,10 @@ std::vector<Plot> time_plots(std::span<const PlayedFleet> fleets) {
     const FleetTimeline& timeline = fleets[i].timeline;
     load.series.push_back(parts_series(timeline, timeline.requests, timeline.part_s,
                                        named("due", fleets[i], count), i));
-    late.series.push_back(
-        parts_series(timeline, timeline.late, timeline.part_s, named("late", fleets[i], count), i));
+    if (fleets[i].figures.knows_requests) {
+      late.series.push_back(parts_series(timeline, timeline.late, timeline.part_s,
+                                         named("late", fleets[i], count), i));
+    }
     replicas.series.push_back(samples_series(
         timeline, [](const ScalingSample& one) { return one.ready; },
         named("ready", fleets[i], count), 2 * i));
@@ -161,16 +163,21 @@ std::string table(const std::string& first, std::span<const PlayedFleet> fleets)
       html_escape(first));
   for (const PlayedFleet& fleet : fleets) {
     const FleetFigures& one = fleet.figures;
+    const auto known = [&](auto value) {
+      return one.knows_requests ? report::short_number(static_cast<double>(value)) : "-";
+    };
+    const auto count = [&](int64_t value) {
+      return one.knows_requests ? std::to_string(value) : std::string("-");
+    };
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        html_escape(fleet.name), one.requests, one.late, one.lost, one.left,
+        html_escape(fleet.name), one.requests, count(one.late), count(one.lost), count(one.left),
         number_cell(one.ttft_p50_s), number_cell(one.ttft_p90_s), number_cell(one.ttft_p99_s),
-        report::short_number(one.output_tokens_per_s), report::short_number(one.replica_hours),
-        one.most, one.started, one.failed_starts, one.direction_changes,
-        number_cell(one.held_mean_s), number_cell(one.cost), report::short_number(one.used_hours),
-        report::short_number(one.needed_hours));
+        known(one.output_tokens_per_s), report::short_number(one.replica_hours), one.most,
+        one.started, count(one.failed_starts), one.direction_changes, number_cell(one.held_mean_s),
+        number_cell(one.cost), known(one.used_hours), known(one.needed_hours));
   }
   return out + "</tbody></table></div>\n";
 }
