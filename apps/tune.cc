@@ -182,10 +182,13 @@ Result<void> ablate(const cli::Arguments& arguments, PointPlayer& player) {
     const auto change = [](double value, double before) {
       return before > 0 ? fmt::format("{:+.1f} %", 100 * (value / before - 1)) : std::string("-");
     };
-    out += fmt::format("{:<26} {:>12.1f} {:>8} {:>12.1f} {:>8} {:>12.2f} {:>8}\n", name,
+    const bool is_same = &point != &whole && point.tokens_per_s == whole.tokens_per_s &&
+                         point.p90_ms == whole.p90_ms;
+    out += fmt::format("{:<26} {:>12.1f} {:>8} {:>12.1f} {:>8} {:>12.2f} {:>8}{}\n", name,
                        point.tokens_per_s, change(point.tokens_per_s, whole.tokens_per_s),
                        point.p90_ms[0], change(point.p90_ms[0], whole.p90_ms[0]), point.p90_ms[1],
-                       change(point.p90_ms[1], whole.p90_ms[1]));
+                       change(point.p90_ms[1], whole.p90_ms[1]),
+                       is_same ? "  changes nothing on this load" : "");
     w.begin_object().key("off").string(name).key("output_throughput").number(point.tokens_per_s);
     w.key("p90_ttft_ms").number(point.p90_ms[0]).key("p90_itl_ms").number(point.p90_ms[1]);
     w.end_object();

@@ -1,6 +1,7 @@
 // Hours that the simulator itself has recorded: what is played of them is what was.
 #include "simulator/recorded_hour.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
