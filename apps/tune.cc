@@ -258,12 +258,12 @@ Result<std::vector<Variation>> read_axes(const cli::Arguments& arguments) {
   if (axes.empty() && !is_of_url) axes = default_axes(arguments);
   TRY_ASSIGN(std::optional<Variation> hardware, read_hardware_axis(arguments));
   for (const Variation& axis : axes) {
-    const bool is_hardware =
-        axis.key == kHardwareKey || (hardware && (axis.key == "gpu" || axis.key == "instance"));
-    if (is_hardware) {
-      return Error{ErrorCode::kInvalidArgument, "machine types are varied by --hardware LIST",
-                   "vary"};
-    }
+    if (axis.key != kHardwareKey && axis.key != "gpu" && axis.key != "instance") continue;
+    return Error{ErrorCode::kInvalidArgument, "machine types are varied by --hardware LIST",
+                 "vary"};
+  }
+  TRY(check_knobs(axes, tune_verb().flags, is_of_url));
+  for (const Variation& axis : axes) {
     const std::string name = "--" + axis.key;
     if (!arguments.knows(name) || !arguments.has(name)) continue;
     if (arguments.source(name) == cli::Arguments::Source::kDefault) continue;
@@ -272,7 +272,6 @@ Result<std::vector<Variation>> read_axes(const cli::Arguments& arguments) {
         fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
         axis.key};
   }
-  TRY(check_knobs(axes, tune_verb().flags, is_of_url));
   if (hardware) axes.insert(axes.begin(), *std::move(hardware));
   if (combination_count(axes) > kPointsMax) {
     return Error{ErrorCode::kInvalidArgument,

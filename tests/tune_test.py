@@ -123,7 +123,7 @@ class Tune(unittest.TestCase):
         other.write_text("no database\n" * 100)
         self.assertIn("not a database", pelton("tune", *LOAD, "--gpu", "l4", "--history", other, code=3))
         self.assertEqual(other.read_text(), "no database\n" * 100)
-        self.assertIn("does not exist", pelton("tune", "--list", "--history", none, code=4))
+        self.assertIn("does not exist", pelton("tune", "--list", "--history", none, code=1))
         self.assertFalse(none.exists())
         self.assertIn("--history FILE", pelton("tune", "--list", code=2))
         self.assertIn("MODEL", pelton("tune", code=2))

@@ -190,8 +190,8 @@ std::string steps(const PlayedFleet& fleet) {
       html_escape(fleet.name));
   const size_t shown = std::min(fleet.steps.size(), kStepsShown);
   for (size_t i = 0; i < shown; ++i) {
-    out += fmt::format("<tr><td>{:.1f}</td><td>{}{}</td></tr>\n", fleet.steps[i].at_s,
-                       html_escape(fleet.steps[i].text),
+    out += fmt::format("<tr><td>{:.1f}</td><td class=\"text\">{}{}</td></tr>\n",
+                       fleet.steps[i].at_s, html_escape(fleet.steps[i].text),
                        fleet.steps[i].not_started > 0 ? "; nothing could be ordered" : "");
   }
   out += "</tbody></table></div>\n";
@@ -212,7 +212,7 @@ std::string slow_table(const PlayedFleet& fleet) {
   for (const SlowRequest& one : fleet.slow) {
     out += fmt::format(
         "<tr><td>{}</td><td>{:.1f}</td><td>{:.3g}</td><td>{:.3g}</td><td>{:.3g}</td><td>{}</td>"
-        "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        "<td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
         one.number, one.due_s, one.first_s, one.sent_s, one.further_s, one.input, one.cached,
         one.output, one.replica < 0 ? "-" : std::to_string(one.replica), html_escape(one.why));
   }
@@ -240,7 +240,7 @@ std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleet
   for (const std::string& note : page.notes) {
     out += note_html(note);
   }
-  out += table(page.first, fleets);
+  if (!fleets.empty()) out += table(page.first, fleets);
   if (!page.plots.empty()) {
     // One alone would be as wide as the page.
     out += page.plots.size() == 1 ? "<div class=\"plots\" style=\"max-width:40rem\">\n"
@@ -248,6 +248,7 @@ std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleet
     for (const Plot& plot : page.plots) out += report::plot_figure(plot);
     out += "</div>\n";
   }
+  if (fleets.empty()) return out + "</main></body></html>\n";
   out += "<h2>Over time</h2>\n<div class=\"plots\">\n";
   for (const Plot& plot : time_plots(fleets)) out += report::plot_figure(plot);
   out += "</div>\n";
