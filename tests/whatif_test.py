@@ -300,7 +300,8 @@ class ScaledFleet(unittest.TestCase):
         self.assertGreater(result["duration"], 0.5)
         # Everything else that reads it says so, too.
         for other in (["bench", "serve", "--base-url", "http://127.0.0.1:1", "--dataset-name", "trace", "--dataset-path", trace, "--model", "m",
-                       "--ready-check-timeout-sec", 0], ["tune", *words[1:], "--vary", "max-num-seqs=2"]):
+                       "--ready-check-timeout-sec", 0], ["tune", *words[1:], "--vary", "max-num-seqs=2,4"],
+                      [*words, "--seeds", 2], ["autoscale", "recommend", *words[1:], "--vary", "max=2,3"]):
             done = subprocess.run([BINARY, *map(str, other)], capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual(done.stderr.count("2 of its 3 requests"), 1, done.stderr)
 
