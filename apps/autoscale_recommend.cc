@@ -183,6 +183,7 @@ Result<void> run(const cli::Arguments& arguments) {
   simulator::Scenario otherwise;
   otherwise.scaling.emplace().policy.replicas_max = kMaxOtherwise;
   TRY_ASSIGN(const Play play, read_play(arguments, arguments.text("MODEL"), &otherwise));
+  write_note(play.workload.note);
   TRY_ASSIGN(const gateway::ScalingConfig scaling, base_scaling(arguments, play));
   const double late_s = arguments.number("--late-seconds");
   std::vector<Run> runs;

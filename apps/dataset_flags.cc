@@ -1,6 +1,7 @@
 // Which prompts a load test sends.
 #include <algorithm>
 
+#include "apps/input.h"
 #include "apps/load_flags.h"
 #include "base/file.h"
 #include "workload/recorded.h"
@@ -74,11 +75,14 @@ Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Argument
   if (kind == "trace") {
     // A trace is as long as it is, unless a number was asked for.
     const bool all = arguments.origin("--num-prompts") == "default";
-    return workload::trace_conversations(text, path,
-                                         {.count = all ? 0 : arguments.integer("--num-prompts"),
-                                          .speed = times.trace_speed,
-                                          .seed = seed},
-                                         vocabulary);
+    TRY_ASSIGN(workload::Trace trace,
+               workload::trace_conversations(text, path,
+                                             {.count = all ? 0 : arguments.integer("--num-prompts"),
+                                              .speed = times.trace_speed,
+                                              .seed = seed},
+                                             vocabulary));
+    write_note(workload::went_back_note(path, trace));
+    return std::move(trace.conversations);
   }
   workload::RecordedOptions options{.count = arguments.integer("--num-prompts"),
                                     .turns_max = times.turns.count,

@@ -127,7 +127,7 @@ Result<Json> read_sampling(const cli::Arguments& arguments) {
 
 // A name that --fail-if may use, whatever the result will have.
 bool is_figure(std::string_view key) {
-  constexpr std::string_view kPlain[] = {"score", "errors", "drop", "p"};
+  constexpr std::string_view kPlain[] = {"score", "errors", "usage_faults", "drop", "p"};
   return std::ranges::find(kPlain, key) != std::end(kPlain) || key.ends_with(".score") ||
          key.ends_with(".drop");
 }

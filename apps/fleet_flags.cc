@@ -164,17 +164,17 @@ Result<workload::WorkloadSpec> read_workload(
   };
   for (const char* flag : {"--input-len", "--output-len", "--random-range-ratio"}) {
     if (is_made || !is_word(flag)) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} has no effect: the lengths of {} are recorded in it", flag,
-                             arguments.text("--workload")),
-                 flag};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} has no effect: the lengths of {} are recorded in it", flag, spec.name),
+        flag};
   }
   const bool is_trace = spec.dataset == workload::WorkloadSpec::Dataset::kTrace;
   if (is_trace && is_word("--request-rate")) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--request-rate has no effect: {} says when its requests come",
-                             arguments.text("--workload")),
-                 "--request-rate"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--request-rate has no effect: {} says when its requests come", spec.name),
+        "--request-rate"};
   }
   if (!is_trace && arguments.has("--request-rate")) {
     TRY_ASSIGN(spec.arrivals.rate,

@@ -72,11 +72,17 @@ bool is_date(std::string_view text) {
 
 }  // namespace
 
-Result<std::string> read_input(const std::string& file) {
+Result<std::string> read_input(const std::string& file, size_t bytes_max) {
   if (file == "-") return read_standard_input();
-  Result<std::string> text = base::read_file(file, kInputBytesMax);
-  if (!text) return Error{ErrorCode::kIo, text.error().message};
+  Result<std::string> text = base::read_file(file, bytes_max);
+  if (!text) return as_input_error(text.error(), {});
   return text;
+}
+
+Error as_input_error(Error error, std::string field) {
+  if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kIo;
+  error.field = std::move(field);
+  return error;
 }
 
 Result<std::vector<TokenId>> parse_ids(std::string_view text, const std::string& origin) {
@@ -165,6 +171,10 @@ int output_columns() {
 
 Result<void> write_text(std::string_view text) {
   return write_output(base::without_controls(base::replace_invalid_utf8(text)));
+}
+
+void write_note(const std::string& text) {
+  if (!text.empty()) fmt::print(stderr, "{}\n", base::one_line(text));
 }
 
 Result<void> write_output(std::string_view text) {

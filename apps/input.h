@@ -16,7 +16,9 @@ namespace pelton::apps {
 // An input file that is not the model: one that is missing fails the run (1), it is not "no model"
 // (4).
 // "-" is standard input.
-Result<std::string> read_input(const std::string& file);
+Result<std::string> read_input(const std::string& file, size_t bytes_max = size_t{1} << 31);
+// That a file is not there, as an input's error.
+Error as_input_error(Error error, std::string field);
 
 // A JSON array of token ids. `origin` names it in errors.
 Result<std::vector<TokenId>> parse_ids(std::string_view text, const std::string& origin);
@@ -44,6 +46,9 @@ int output_columns();
 
 // A report in words: nothing in it, whoever's words they are, steers a terminal.
 Result<void> write_text(std::string_view text);
+
+// A sentence beside the result, on standard error; an empty one is none.
+void write_note(const std::string& text);
 
 // Writes to standard output, to the byte; a reader that went away or a full disk is an error.
 Result<void> write_output(std::string_view text);

@@ -393,6 +393,7 @@ Result<void> use_workload(const std::string& workload, LoadPlan& plan) {
     TRY_ASSIGN(vocabulary, bench::token_words(*plan.tokenizer));
   }
   TRY_ASSIGN(workload::Workload made, workload::make_workload(spec, vocabulary));
+  write_note(made.note);
   plan.conversations = std::move(made.conversations);
   for (size_t i = 0; i < plan.conversations.size(); ++i) {
     plan.conversations[i].at_s = made.at_s[i];

@@ -192,6 +192,7 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
     TRY_ASSIGN(const workload::WorkloadSpec spec, read_workload(arguments));
     TRY_ASSIGN(const workload::Workload workload,
                workload::make_workload(spec, workload::ids_vocabulary(1000)));
+    write_note(workload.note);
     const workload::OfferedLoad load = workload::offered_load(workload);
     plan.capacity.demand = planner::demand_of(load);
     plan.repeated_tokens = load.repeated_tokens;

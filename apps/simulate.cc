@@ -214,6 +214,7 @@ Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
   if (arguments.has("--days")) return run_year(arguments, model, scenario);
   if (arguments.has("--seeds")) return run_seeds(arguments, model, scenario);
   TRY_ASSIGN(Play play, read_play(arguments, model, scenario));
+  write_note(play.workload.note);
   std::string facts;
   if (arguments.has("--record-facts")) {
     play.options.autoscaling->record = [&](std::string_view line) {

@@ -390,6 +390,7 @@ Result<void> run_seeds(const cli::Arguments& arguments, const std::string& model
   std::vector<simulator::PlayedFleet> fleets;
   const auto play_one = [&](const cli::Arguments& seeded) -> Result<void> {
     TRY_ASSIGN(const Play play, read_play(seeded, model, scenario));
+    if (fleets.empty()) write_note(play.workload.note);
     TRY_ASSIGN(const SimulationResult result, simulate_play(play));
     fleets.push_back(simulator::played_fleet(
         fmt::format("seed {}", seeded.integer("--seed")), play.options, result,

@@ -179,7 +179,7 @@ Result<workload::WorkloadSpec> workload_of(const cli::Arguments& arguments, uint
 // Requests come when they came, as an autoscaler counted them.
 Result<void> use_facts(const cli::Arguments& arguments, Play& play) {
   const std::string& file = arguments.text("--facts");
-  TRY_ASSIGN(const std::string text, base::read_file(file, kFactsBytesMax));
+  TRY_ASSIGN(const std::string text, read_input(file, kFactsBytesMax));
   TRY_ASSIGN(simulator::RecordedHour hour,
              simulator::read_recorded_hour(text, file, arguments.text("--pool"), 0));
   fmt::print(stderr, "{} decisions, each as it was recorded; {} requests in {:.1f} s\n",

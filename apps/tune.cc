@@ -14,6 +14,7 @@
 #include "apps/simulate_fluid.h"
 #include "apps/simulated_play.h"
 #include "apps/tune_confirm.h"
+#include "apps/tune_knobs.h"
 #include "apps/tune_play.h"
 #include "apps/tune_point.h"
 #include "apps/variations.h"
@@ -181,10 +182,13 @@ Result<void> ablate(const cli::Arguments& arguments, PointPlayer& player) {
     const auto change = [](double value, double before) {
       return before > 0 ? fmt::format("{:+.1f} %", 100 * (value / before - 1)) : std::string("-");
     };
-    out += fmt::format("{:<26} {:>12.1f} {:>8} {:>12.1f} {:>8} {:>12.2f} {:>8}\n", name,
+    const bool is_same = &point != &whole && point.tokens_per_s == whole.tokens_per_s &&
+                         point.p90_ms == whole.p90_ms;
+    out += fmt::format("{:<26} {:>12.1f} {:>8} {:>12.1f} {:>8} {:>12.2f} {:>8}{}\n", name,
                        point.tokens_per_s, change(point.tokens_per_s, whole.tokens_per_s),
                        point.p90_ms[0], change(point.p90_ms[0], whole.p90_ms[0]), point.p90_ms[1],
-                       change(point.p90_ms[1], whole.p90_ms[1]));
+                       change(point.p90_ms[1], whole.p90_ms[1]),
+                       is_same ? "  changes nothing on this load" : "");
     w.begin_object().key("off").string(name).key("output_throughput").number(point.tokens_per_s);
     w.key("p90_ttft_ms").number(point.p90_ms[0]).key("p90_itl_ms").number(point.p90_ms[1]);
     w.end_object();
@@ -211,13 +215,15 @@ Result<void> ablate(const cli::Arguments& arguments, PointPlayer& player) {
 }
 
 // What `serve --config` reads; settings that it does not know stand behind a #.
-std::string config_text(const Point& best, const std::string& model, const std::string& load) {
+std::string config_text(const Point& best, const std::string& model, const std::string& load,
+                        const std::string& quality) {
   const std::vector<Flag> flags = serve_verb().flags;
   const std::string worth =
       best.measured ? fmt::format("measured: {:.1f} tokens/s, TTFT p90 {:.1f} ms",
                                   best.measured->tokens_per_s, best.measured->ttft_p90_ms)
                     : "modelled, not measured";
   std::string out = fmt::format("# pelton tune: {} under {}; {}\n", model, load, worth);
+  if (!quality.empty()) out += "# " + quality + "\n";
   for (const auto& [name, value] : best.settings) {
     // By what serve calls it.
     if (name == "layout" && value.starts_with("tp") && value.find_first_of("ep", 2) == value.npos) {
@@ -233,25 +239,32 @@ std::string config_text(const Point& best, const std::string& model, const std::
   return out;
 }
 
+// Of what the command line leaves open.
+std::vector<Variation> default_axes(const cli::Arguments& arguments) {
+  std::vector<Variation> axes = {
+      {.key = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
+      {.key = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
+  std::erase_if(axes, [&](const Variation& one) {
+    return arguments.source("--" + one.key) > cli::Arguments::Source::kDefault;
+  });
+  return axes;
+}
+
 // What is varied: --hardware and --vary.
 Result<std::vector<Variation>> read_axes(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::vector<Variation> axes,
              read_variations(arguments.list("--vary"), "max-num-seqs=16,64", kPointsMax));
   const bool is_of_url = arguments.has("--confirm") && arguments.text("--confirm") != "local";
-  if (axes.empty() && !is_of_url) {
-    axes = {{.key = "max-num-seqs", .values = {"16", "32", "64", "128", "256"}},
-            {.key = "max-num-batched-tokens", .values = {"512", "2048", "8192"}}};
-  }
+  if (axes.empty() && !is_of_url) axes = default_axes(arguments);
   TRY_ASSIGN(std::optional<Variation> hardware, read_hardware_axis(arguments));
   for (const Variation& axis : axes) {
-    const bool is_hardware =
-        axis.key == kHardwareKey || (hardware && (axis.key == "gpu" || axis.key == "instance"));
-    if (is_hardware) {
-      return Error{ErrorCode::kInvalidArgument, "machine types are varied by --hardware LIST",
-                   "vary"};
-    }
+    if (axis.key != kHardwareKey && axis.key != "gpu" && axis.key != "instance") continue;
+    return Error{ErrorCode::kInvalidArgument, "machine types are varied by --hardware LIST",
+                 "vary"};
+  }
+  TRY(check_knobs(axes, tune_verb().flags, is_of_url));
+  for (const Variation& axis : axes) {
     const std::string name = "--" + axis.key;
-    // A name that is no flag is an error of the combinations.
     if (!arguments.knows(name) || !arguments.has(name)) continue;
     if (arguments.source(name) == cli::Arguments::Source::kDefault) continue;
     return Error{
@@ -330,7 +343,7 @@ std::string best_text(const Point* best, const Sweep& sweep) {
 
 // Where --html and --out say.
 Result<void> write_files(const Sweep& sweep, const std::vector<Point>& points, const Point* best,
-                         const std::vector<std::string>& notes) {
+                         const std::vector<std::string>& notes, const std::string& quality) {
   const cli::Arguments& arguments = sweep.arguments;
   if (arguments.has("--html")) {
     TRY(base::write_file(arguments.text("--html"),
@@ -341,7 +354,7 @@ Result<void> write_files(const Sweep& sweep, const std::vector<Point>& points, c
   const std::string load =
       arguments.has("--workload") ? arguments.text("--workload") : std::string("these flags");
   return base::write_file(arguments.text("--out"),
-                          config_text(*best, arguments.text("MODEL"), load));
+                          config_text(*best, arguments.text("MODEL"), load, quality));
 }
 
 Result<void> search_best(Sweep sweep, PointPlayer& player, const std::vector<Variation>& axes) {
@@ -369,19 +382,27 @@ Result<void> search_best(Sweep sweep, PointPlayer& player, const std::vector<Var
                             base::one_line(arguments.text("--history")));
   }
   const Point* best = best_of(points);
+  const auto quality_of = [&](const Point* point) {
+    return point == nullptr ? std::string() : quality_note(arguments, point->settings);
+  };
+  std::string quality = quality_of(best);
   std::string text = points_table(points, sweep.objectives) + searched + best_text(best, sweep) +
+                     (quality.empty() ? "" : base::wrapped_text(quality, output_columns(), 0)) +
                      "modelled, not measured\n";
   std::vector<std::string> notes = {best_text(best, sweep), searched, "Modelled, not measured."};
+  if (!quality.empty()) notes.insert(notes.begin() + 1, quality);
   if (confirmation != nullptr && best != nullptr) {
     TRY_ASSIGN(const std::string measured,
                confirmation->measure(player, arguments, sweep.objectives, sweep.best_by, points));
     best = best_measured(points);
+    quality = quality_of(best);
     text += "\n" + measured;
     notes.back() = measured;
   }
-  TRY(write_files(sweep, points, best, notes));
+  TRY(write_files(sweep, points, best, notes, quality));
   const bool to_output = arguments.text("--json") == "-";
   if (arguments.has("--json")) {
+    if (!quality.empty() && to_output) write_note(quality);
     const std::string json = points_json(points, sweep.objectives);
     TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
   }
@@ -403,6 +424,8 @@ Result<void> run(const cli::Arguments& arguments) {
     return Error{ErrorCode::kInvalidArgument, "tune wants a MODEL, or --list with --history FILE",
                  "MODEL"};
   }
+  TRY_ASSIGN(PointPlayer player, PointPlayer::make(arguments, tune_verb().flags));
+  if (arguments.has("--ablate")) return ablate(arguments, player);
   TRY_ASSIGN(const std::vector<Variation> axes, read_axes(arguments));
   TRY_ASSIGN(std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--objectives")));
@@ -410,8 +433,6 @@ Result<void> run(const cli::Arguments& arguments) {
     constexpr double kNoBound = std::numeric_limits<double>::infinity();
     objectives = {{report::Metric::kTtft, kNoBound}, {report::Metric::kTpot, kNoBound}};
   }
-  TRY_ASSIGN(PointPlayer player, PointPlayer::make(arguments, tune_verb().flags));
-  if (arguments.has("--ablate")) return ablate(arguments, player);
   TRY_ASSIGN(const BestBy best_by, read_best_by(arguments, axes));
   return search_best({.arguments = arguments, .objectives = objectives, .best_by = best_by}, player,
                      axes);

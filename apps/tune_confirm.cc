@@ -20,6 +20,7 @@
 #include "apps/own_server.h"
 #include "apps/serve_words.h"
 #include "apps/simulated_play.h"
+#include "apps/tune_knobs.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
 #include "bench/token_words.h"
@@ -38,10 +39,6 @@ constexpr int64_t kOneStream = 12;      // requests of the first look
 constexpr double kStart_s = 3;          // what a server's start is taken to take
 constexpr double kAlike = 1.01;         // tokens a second that are no further apart are alike
 constexpr uint64_t kOtherSeed = 1'000'003;
-// What a client sets, whatever the server is.
-constexpr const char* kLoadKnobs[] = {
-    "max-concurrency", "request-rate",       "num-prompts", "input-len",
-    "output-len",      "random-range-ratio", "seed",        "workload"};
 
 double middle(std::vector<double> values) {
   std::ranges::sort(values);
@@ -51,10 +48,6 @@ double middle(std::vector<double> values) {
 double half_spread(const std::vector<double>& values) {
   const auto [least, most] = std::ranges::minmax(values);
   return (most - least) / 2;
-}
-
-bool is_load_knob(const std::string& key) {
-  return std::ranges::find(kLoadKnobs, key) != std::end(kLoadKnobs);
 }
 
 Error refused(std::string why) {

@@ -251,6 +251,7 @@ Result<PlayedRun> PointPlayer::play(const cli::Arguments& arguments, const Setti
     return PlayedRun{.why_not = play.error().message};
   }
   if (!play.ok()) return play.error();
+  if (!std::exchange(is_noted_, true)) write_note(play->workload.note);
   TRY_ASSIGN(const simulator::SimulationResult result, simulate_play(*play));
   const PlayedRun run = run_of(settings, *play, result);
   if (history_) keep(key, changed, settings, run);

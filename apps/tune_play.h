@@ -58,6 +58,7 @@ class PointPlayer {
 
   std::vector<cli::Flag> flags_;
   std::optional<store::PlayedPoints> history_;
+  bool is_noted_ = false;                       // of how the load's file was read
   bool keeps_ = true;                           // false: the history could not be written
   std::map<std::string, std::string> digests_;  // of files, by name
   int64_t played_ = 0;

@@ -113,7 +113,7 @@ Result<double> read_last_s(const cli::Arguments& arguments) {
 
 Result<void> run(const cli::Arguments& arguments) {
   const std::string& file = arguments.text("--facts");
-  TRY_ASSIGN(const std::string text, base::read_file(file, kFactsBytesMax));
+  TRY_ASSIGN(const std::string text, read_input(file, kFactsBytesMax));
   TRY_ASSIGN(const double last_s, read_last_s(arguments));
   TRY_ASSIGN(const simulator::RecordedHour hour,
              simulator::read_recorded_hour(text, file, arguments.text("--pool"), last_s));

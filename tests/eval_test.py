@@ -2,11 +2,14 @@
 
 usage: eval_test.py BINARY
 """
+import array
 import http.server
 import json
 import math
 import os
+import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -38,6 +41,35 @@ def read_npy(file):
     shape = [int(n) for n in header[header.index("(") + 1:header.index(")")].split(",") if n.strip()]
     values = struct.unpack("<%df" % (shape[0] * shape[1]), data[10 + length:])
     return [values[row * shape[1]:(row + 1) * shape[1]] for row in range(shape[0])]
+
+
+def rounded_head(model, out, bits):
+    """A copy whose lm_head is rounded to so many bits, a scale for each row; of bf16 weights."""
+    os.makedirs(out, exist_ok=True)
+    for name in os.listdir(model):
+        if not name.endswith(".safetensors"):
+            shutil.copy(os.path.join(model, name), out)
+            continue
+        with open(os.path.join(model, name), "rb") as file:
+            data = bytearray(file.read())
+        length = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + length])
+        if "lm_head.weight" in header:
+            one = header["lm_head.weight"]
+            assert one["dtype"] == "BF16", one
+            begin, end = (8 + length + offset for offset in one["data_offsets"])
+            values = array.array("H", bytes(data[begin:end]))
+            columns = one["shape"][1]
+            for row in range(0, len(values), columns):
+                numbers = struct.unpack(f"<{columns}f", b"".join(b"\0\0" + struct.pack("<H", half) for half in values[row:row + columns]))
+                scale = max(map(abs, numbers)) / (2 ** (bits - 1) - 1) or 1
+                for i, number in enumerate(numbers):
+                    word = struct.unpack("<I", struct.pack("<f", round(number / scale) * scale))[0]
+                    values[row + i] = (word + 0x7FFF + (word >> 16 & 1)) >> 16
+            data[begin:end] = values.tobytes()
+        with open(os.path.join(out, name), "wb") as file:
+            file.write(data)
+    return out
 
 
 class Perplexity(unittest.TestCase):
@@ -80,6 +112,50 @@ class Perplexity(unittest.TestCase):
                 self.assertEqual(found["tokens"], count)
                 self.assertAlmostEqual(found["nats_per_token"], nats, delta=1e-5)
                 self.assertAlmostEqual(found["perplexity"], math.exp(found["nats_per_token"]), delta=1e-9)
+
+    def test_is_that_of_the_exact_logits(self):
+        """Of models whose logits an evaluation in float64 gave (testdata/golden): with reference kernels within 1e-4 of it."""
+        for case in ("tiny", "qwen3", "llama3"):
+            folder = os.path.join(ROOT, "testdata", "golden", case)
+            with open(os.path.join(folder, "tokens.json"), encoding="utf-8") as file:
+                known = json.load(file)
+            ids = known["prompt"] + known["continuation"]
+            rows = read_npy(os.path.join(folder, "logits_exact.npy"))
+            self.assertEqual(known["logit_positions"], list(range(len(ids))))
+            nats = 0.0
+            for row, token in zip(rows, ids[1:]):
+                most = max(row)
+                nats += most + math.log(math.fsum(math.exp(one - most) for one in row)) - row[token]
+            exact = math.exp(nats / (len(ids) - 1))
+            with open(self.tokens, "w", encoding="utf-8") as file:
+                json.dump(ids, file)
+            for kernels, bound in (("reference", 1e-4), ("auto", 2e-2)):
+                with self.subTest(case=case, kernels=kernels):
+                    found = json.loads(pelton("perplexity", folder, "--tokens", self.tokens, "--json", "--kernels", kernels))
+                    self.assertEqual(found["tokens"], len(ids) - 1)
+                    self.assertLess(abs(found["perplexity"] / exact - 1), bound, (found["perplexity"], exact))
+
+    def test_the_divergence_tells_a_head_of_8_bits_from_one_of_4(self):
+        """Weights by a seed, their head rounded to 8 and to 4 bits (its other weights as they are): one bound on the divergence parts the two,
+        and the model itself is at 0."""
+        gate = 6e-4  # nats, as asked of fast kernels (testdata/golden)
+        found = []
+        for seed in range(100 if os.environ.get("PELTON_FULL") else 3):
+            base = os.path.join(self.folder.name, f"base{seed}")
+            pelton("synth", "--like", os.path.join(TINY, "config.json"), "--seed", str(seed), base)
+            kl = {}
+            for bits in (16, 8, 4):
+                other = base if bits == 16 else rounded_head(base, os.path.join(self.folder.name, f"head{bits}"), bits)
+                said = json.loads(pelton("perplexity", base, "--tokens", self.tokens, "--against", other, "--json"))
+                kl[bits] = said["kl_mean"]
+                if bits == 16:
+                    self.assertEqual((said["kl_max"], said["agreement"]), (0, 1), seed)
+            found.append(kl)
+            self.assertLess(kl[8], gate, (seed, kl))
+            self.assertGreater(kl[4], gate, (seed, kl))
+            shutil.rmtree(base)
+        print("divergence, nats: 8 bits at most %.2e, 4 bits at least %.2e, %d seeds" %
+              (max(kl[8] for kl in found), min(kl[4] for kl in found), len(found)), file=sys.stderr)
 
     def test_another_form_is_as_far_as_it_is(self):
         same = self.of("--against", TINY)
@@ -168,6 +244,117 @@ class Eval(unittest.TestCase):
             self.assertEqual(kills, [True, True], "it was killed while it was asked")
             with open(files[0], "rb") as calm, open(files[1], "rb") as restarted:
                 self.assertEqual(calm.read(), restarted.read())
+
+    def asked_of(self, answers, tasks, *flags):
+        """The outcomes of tasks that are asked of a server that gives the i-th the i-th answer."""
+        class Answers(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.say({"data": [{"id": "m"}]})
+
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][0]["content"]
+                self.say({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": answers[int(asked.split()[-1])]}}]})
+
+            def say(self, value):
+                data = json.dumps(value).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                file, out = os.path.join(folder, "tasks.jsonl"), os.path.join(folder, "a.json")
+                with open(file, "w", encoding="utf-8") as opened:
+                    opened.writelines(json.dumps({"prompt": f"Task {i}", "expect": expected}) + "\n" for i, expected in enumerate(tasks))
+                pelton("eval", "--base-url", f"http://127.0.0.1:{server.server_port}", "--tasks", file, "--out", out, *flags)
+                with open(out, encoding="utf-8") as opened:
+                    return json.load(opened)
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    def test_schemas_are_judged_as_by_debians_jsonschema(self):
+        """Random schemas and random values, half of them made by the schema: the same verdicts as python3-jsonschema's."""
+        import jsonschema
+        dice = random.Random(37)
+
+        def schema(depth):
+            kind = dice.choice(["integer", "number", "string", "boolean", "null", "enum"] + ["object", "array", "any"] * (depth > 0))
+            if kind == "enum":
+                return {"enum": dice.sample(["a", "b", 1, 2.5, None, True], 3)}
+            if kind == "any":
+                return {"anyOf": [schema(depth - 1), schema(depth - 1)]}
+            one = {"type": kind}
+            if kind in ("integer", "number") and dice.random() < 0.7:
+                one.update(minimum=dice.randint(-9, 0), maximum=dice.randint(0, 9))
+            if kind == "string" and dice.random() < 0.7:
+                one.update(minLength=dice.randint(0, 2), maxLength=dice.randint(2, 5))
+            if kind == "array":
+                one.update(items=schema(depth - 1), minItems=dice.randint(0, 2), maxItems=dice.randint(2, 4))
+            if kind == "object":
+                names = dice.sample("abcd", dice.randint(1, 3))
+                one.update(properties={name: schema(depth - 1) for name in names}, required=dice.sample(names, dice.randint(0, len(names))),
+                           additionalProperties=dice.random() < 0.5)
+            return one
+
+        def value(depth):
+            kind = dice.randrange(8 if depth > 0 else 6)
+            if kind == 6:
+                return [value(depth - 1) for _ in range(dice.randint(0, 4))]
+            if kind == 7:
+                return {name: value(depth - 1) for name in dice.sample("abcde", dice.randint(0, 3))}
+            return [None, dice.random() < 0.5, dice.randint(-12, 12), dice.randint(-24, 24) / 2, "".join(dice.choices("abé", k=dice.randint(0, 6))), "a"][kind]
+
+        def fitting(of):
+            if "enum" in of:
+                return dice.choice(of["enum"])
+            if "anyOf" in of:
+                return fitting(dice.choice(of["anyOf"]))
+            kind = of["type"]
+            if kind == "object":
+                return {name: fitting(inner) for name, inner in of["properties"].items() if name in of["required"] or dice.random() < 0.5}
+            if kind == "array":
+                return [fitting(of["items"]) for _ in range(dice.randint(of["minItems"], of["maxItems"]))]
+            return {"integer": dice.randint(of.get("minimum", -3), of.get("maximum", 3)), "number": dice.randint(of.get("minimum", -3), of.get("maximum", 3)) * 0.5,
+                    "string": "é" * dice.randint(of.get("minLength", 0), of.get("maxLength", 4)), "boolean": True, "null": None}[kind]
+
+        pairs = []
+        for i in range(300):
+            of = schema(2)
+            pairs.append((of, fitting(of) if i % 2 else value(2)))
+        expected = [jsonschema.Draft202012Validator(of).is_valid(given) for of, given in pairs]
+        self.assertTrue(100 < sum(expected) < 280, sum(expected))
+        found = self.asked_of([json.dumps(given) for _, given in pairs], [{"schema": of} for of, _ in pairs])["outcomes"]
+        for (of, given), wanted, one in zip(pairs, expected, found):
+            self.assertEqual(one["right"], wanted, (of, given))
+
+    def test_intervals_and_p_are_what_exact_sums_give(self):
+        """Wilson's interval and McNemar's exact p, again by Python's whole numbers."""
+        answers = ["7" if i % 3 else "8" for i in range(40)]
+        result = self.asked_of(answers, [{"number": 7}] * 40)
+        score = result["scores"][0]
+        n, share, z = 40, score["right"] / 40, 1.959963984540054
+        middle, half = (share + z * z / 2 / n) / (1 + z * z / n), z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / 4 / n / n)
+        self.assertAlmostEqual(score["low"], middle - half, delta=1e-6)
+        self.assertAlmostEqual(score["high"], middle + half, delta=1e-6)
+        with tempfile.TemporaryDirectory() as folder:
+            before = os.path.join(folder, "before.json")
+            for outcome in result["outcomes"]:  # 5 of them were right before that are not now, 12 the other way round
+                outcome["right"] = outcome["right"] if int(outcome["id"].split("/")[-1] or 0) % 2 else not outcome["right"]
+            with open(before, "w", encoding="utf-8") as file:
+                json.dump(result, file)
+            others = [one["right"] for one in result["outcomes"]]
+            now = [answer == "7" for answer in answers]
+            only_a, only_b = sum(a and not b for a, b in zip(others, now)), sum(b and not a for a, b in zip(others, now))
+            tail = sum(math.comb(only_a + only_b, k) for k in range(min(only_a, only_b) + 1)) / 2 ** (only_a + only_b)
+            p = min(1, 2 * tail)
+            self.asked_of(answers, [{"number": 7}] * 40, "--against", before, "--fail-if", f"p<{p * 0.999}", f"p>{p * 1.001}")
 
     def test_programs_are_run_where_that_was_asked_for(self):
         """A server that answers with programs: right ones, wrong ones, and such as leave, fork or fill the disk."""

@@ -4,6 +4,7 @@
 usage: tune_test.py BINARY
 """
 import json
+import os
 import pathlib
 import re
 import signal
@@ -22,8 +23,8 @@ BOX_LOAD = [BOX, "--threads", 1, "--kv-cache-memory", "64MiB", "--no-enable-pref
             "--max-concurrency", 6, "--num-prompts", 30]
 
 
-def pelton(*words, code=0, both=False):
-    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+def pelton(*words, code=0, both=False, env=None):
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=120, check=False, env=env)
     assert done.returncode == code, (words, done.returncode, done.stdout[-1500:], done.stderr[-1500:])
     return (done.stdout, done.stderr) if both else done.stdout if code == 0 else done.stderr
 
@@ -54,6 +55,48 @@ class Tune(unittest.TestCase):
                             (["l4", "--best-by", "cost"], "no price of l4"), (["l4", "--gpu", "h100"], "--gpu"), (["l4", "--vary", "gpu=h100"], "--hardware LIST")):
             self.assertIn(what, pelton("tune", *LOAD, "--hardware", *words, code=2), words)
 
+    def test_only_settings_of_a_deployment_are_varied(self):
+        words = ["tune", *LOAD, "--gpu", "l4"]
+        for key in ("seed", "json", "html", "history", "out", "list", "ablate", "objectives", "num-prompts", "workload", "facts", "duration", "fidelity"):
+            self.assertRegex(pelton("tune", LOAD[0], "--gpu", "l4", "--num-prompts", 5, "--vary", f"{key}=1,2", code=2),
+                             f"--vary {key}: that is (no setting of a deployment|the load's)", key)
+        self.assertIn("the load's, which is the same for all", pelton("tune", LOAD[0], "--gpu", "l4", "--vary", "input-len=10,20", code=2))
+        self.assertIn("did you mean 'max-num-seqs'?", pelton(*words, "--vary", "max-num-sqs=3", code=2))
+        self.assertRegex(pelton(*words, "--vary", "zzz=3", code=2), "vary settings of a deployment, as max-num-seqs")
+        # What the command line says already is not varied by default.
+        self.assertNotIn("max-num-seqs=", pelton(*words, "--max-num-seqs", 8))
+
+    def test_a_kv_cache_in_8_bits_is_not_recommended_without_a_word_on_quality(self):
+        out, page = self.folder / "serve.toml", self.folder / "tune.html"
+        words = ["tune", *LOAD, "--gpu", "l4", "--vary", "kv-cache-dtype=int8", "--vary", "max-num-seqs=8"]
+        said = pelton(*words, "--out", out, "--html", page)
+        missing = "what it costs gpt-oss-20b in quality is not known here"
+        self.assertIn(missing, " ".join(said.split()))
+        self.assertIn(missing, page.read_text())
+        self.assertIn("# kv-cache-dtype=int8: " + missing, out.read_text())
+        self.assertEqual(tomllib.loads(out.read_text())["kv-cache-dtype"], "int8")
+        self.assertIn("--against-kv-cache-dtype int8", pelton(*words, "--json", "-", both=True)[1])
+        self.assertNotIn("quality", pelton(*words[:-4], "--vary", "kv-cache-dtype=f16"))
+        # With a record it says that instead.
+        text = self.folder / "text.txt"
+        text.write_text("The capital of France is Paris. Water boils at one hundred degrees. " * 20)
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder)}
+        box = ["tune", BOX, "--threads", 1, "--kv-cache-memory", "64MiB", *LOAD[1:], "--max-model-len", 256, "--vary", "kv-cache-dtype=int8"]
+        self.assertIn("is not known here", " ".join(pelton(*box, env=environment).split()))
+        pelton("perplexity", BOX, "--text", text, "--against-kv-cache-dtype", "int8", env=environment)
+        self.assertRegex(" ".join(pelton(*box, env=environment).split()), r"kv-cache-dtype=int8: perplexity [\d.]+ instead of [\d.]+, .* nats of divergence")
+
+    def test_an_ablation_shows_what_each_feature_does(self):
+        """As docs/plan_and_simulate.md has it."""
+        docs = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "plan_and_simulate.md").read_text()
+        commands = next(block for block in re.findall(r"(?s)```sh run\n(.*?)```", docs) if "--ablate" in block)
+        script = commands.replace("pelton tune", f"{BINARY} tune").replace("--ablate", "--ablate --json -")
+        done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=100, check=True, cwd=self.folder)
+        rows = {row["off"]: row for row in json.loads(done.stdout)}
+        whole = rows.pop("nothing")
+        moved = {off for off, row in rows.items() if max(abs(row[figure] / whole[figure] - 1) for figure in ("p90_ttft_ms", "p90_itl_ms")) > 0.01}
+        self.assertEqual(moved, {"prefix cache", "speculation", "router", "prefills first", "KV cache in fewer bits"}, rows)
+
     def test_what_was_played_is_kept_and_not_played_again(self):
         file = self.folder / "tune.db"
         words = ["tune", *LOAD, "--gpu", "l4", "--vary", "max-num-seqs=8,16", "--history", file]
@@ -80,7 +123,7 @@ class Tune(unittest.TestCase):
         other.write_text("no database\n" * 100)
         self.assertIn("not a database", pelton("tune", *LOAD, "--gpu", "l4", "--history", other, code=3))
         self.assertEqual(other.read_text(), "no database\n" * 100)
-        self.assertIn("does not exist", pelton("tune", "--list", "--history", none, code=4))
+        self.assertIn("does not exist", pelton("tune", "--list", "--history", none, code=1))
         self.assertFalse(none.exists())
         self.assertIn("--history FILE", pelton("tune", "--list", code=2))
         self.assertIn("MODEL", pelton("tune", code=2))

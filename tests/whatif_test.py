@@ -68,6 +68,8 @@ class ScaledFleet(unittest.TestCase):
         figures = json.loads((self.folder / "fleet.json").read_text())["fleet"]["figures"]
         self.assertAlmostEqual(recorded["replica_hours"] / figures["replica_hours"], 1, delta=0.05)
         self.assertAlmostEqual(played["replica_hours"] / recorded["replica_hours"], 1, delta=0.15)
+        self.assertEqual([recorded[figure] for figure in ("late", "lost", "left", "used_hours")], [None] * 4, "no facts say so")
+        self.assertRegex(pelton("whatif", "--facts", self.facts), r"(?m)^recorded +\d+( +-){6} ")
         self.assertEqual(other["most"], 1)
         self.assertGreater(other["held_mean_s"], played["held_mean_s"])
         self.assertIn("What if: pool simulated", (self.folder / "whatif.html").read_text())
@@ -256,6 +258,57 @@ class ScaledFleet(unittest.TestCase):
         self.assertLess(figures[2]["late"], figures[0]["late"], figures)
         self.assertLess(figures[2]["ttft_p90_s"], figures[0]["ttft_p90_s"] / 2, figures)
         self.assertGreater(figures[2]["replica_hours"], figures[0]["replica_hours"], figures)
+
+    def test_an_input_that_is_missing_fails_the_run_whatever_asks_for_it(self):
+        base = ["--gpu", "l4", "--num-prompts", 2]
+        scaled = ["--autoscale", "concurrency"]
+        for words in (["simulate", "gpt-oss-20b", *base, "--requests"], ["simulate", "gpt-oss-20b", *base, "--workload"],
+                      ["simulate", "gpt-oss-20b", *base, "--faults"], ["simulate", "gpt-oss-20b", *base, "--calibration"],
+                      ["simulate", "gpt-oss-20b", "--gpu", "l4", *scaled, "--facts"], ["simulate", "--scenario"],
+                      ["tune", "gpt-oss-20b", *base, "--requests"], ["tune", "gpt-oss-20b", *base, "--workload"], ["tune", "--list", "--history"],
+                      ["plan", "gpt-oss-20b", "--gpu", "l4", "--workload"], ["whatif", "--facts"], ["autoscale", "--replay"],
+                      ["eval", "--base-url", "http://127.0.0.1:1", "--tasks"], ["eval", "--base-url", "http://127.0.0.1:1", "--against"],
+                      ["bench", "serve", "--dataset-name", "trace", "--dataset-path"], ["bench", "serve", "--workload"], ["bench", "compare"]):
+            self.assertIn("none.toml", pelton(*words, self.folder / "none.toml", code=1), words)
+        self.assertIn("cannot create", pelton("simulate", "gpt-oss-20b", *base, "--json", self.folder / "no" / "folder", code=1))
+
+    def test_a_flag_is_no_file_name(self):
+        before = sorted(self.folder.iterdir())
+        for words in (["simulate", "gpt-oss-20b", "--json", "--seeds", 2], ["tune", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--json", "--ablate"],
+                      ["whatif", "--facts", self.facts, "--html", "--last", "1h"], ["eval", "--out", "--html", "x"]):
+            done = subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=60, check=False, cwd=self.folder)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, "--[a-z]+ wants a value, and --[a-z]+ behind it is a flag")
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+    def test_times_of_a_trace(self):
+        trace = self.folder / "trace.jsonl"
+        words = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--requests", trace]
+
+        def with_times(*times):
+            trace.write_text("".join('{"timestamp":%s,"input_length":20,"output_length":4}\n' % time for time in times))
+
+        with_times(0, 10**13)
+        self.assertRegex(pelton(*words, code=2), r"days apart, more than 366")
+        with_times(0, 10**18)
+        self.assertIn("trace.jsonl:2: the time must be from 0 to", pelton(*words, code=2))
+        with_times(10**13 + 500, 10**13, 10**13 + 250)
+        done = subprocess.run([BINARY, *map(str, words), "--json", "-"], capture_output=True, text=True, timeout=60, check=True)
+        self.assertIn("2 of its 3 requests came before one that stands above them", done.stderr)
+        result = json.loads(done.stdout)
+        self.assertGreater(result["mean_ttft_ms"], 0)
+        self.assertGreater(result["duration"], 0.5)
+        # Everything else that reads it says so, too.
+        for other in (["bench", "serve", "--base-url", "http://127.0.0.1:1", "--dataset-name", "trace", "--dataset-path", trace, "--model", "m",
+                       "--ready-check-timeout-sec", 0], ["tune", *words[1:], "--vary", "max-num-seqs=2,4"],
+                      [*words, "--seeds", 2], ["autoscale", "recommend", *words[1:], "--vary", "max=2,3"]):
+            done = subprocess.run([BINARY, *map(str, other)], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.stderr.count("2 of its 3 requests"), 1, done.stderr)
+
+    def test_what_took_no_time_has_no_share_of_it(self):
+        said = pelton("simulate", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 5, "--input-len", 100, "--max-model-len", 16)
+        self.assertIn("no step was running", said)
+        self.assertNotIn("nan", said)
 
     def test_bad_input_is_refused_by_name(self):
         scenario = self.folder / "own.toml"

@@ -21,6 +21,13 @@ Error io_error(const std::string& path, const char* what) {
                fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
 }
 
+// What is to be written cannot be missing.
+Error write_error(const std::string& path, const char* what) {
+  Error error = io_error(path, what);
+  error.code = ErrorCode::kIo;
+  return error;
+}
+
 // Owns a file descriptor for the length of a function, or until it is released.
 class Descriptor {
  public:
@@ -100,19 +107,19 @@ Result<void> write_file(const std::string& path, std::string_view bytes) {
   {
     const Descriptor file(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.get() < 0) return io_error(temporary, "create");
+    if (file.get() < 0) return write_error(temporary, "create");
     while (!bytes.empty()) {
       const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) {
-        Error error = io_error(temporary, "write");
+        Error error = write_error(temporary, "write");
         ::unlink(temporary.c_str());
         return error;
       }
       bytes.remove_prefix(static_cast<size_t>(put));
     }
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return io_error(path, "rename into place");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return write_error(path, "rename into place");
   return {};
 }
 

@@ -145,8 +145,10 @@ bool fits(const ConfigEntry& entry, const Flag& flag) {
 }
 
 // In CLI11's order, which pops from the back. It would take "--key=" for a flag whose value is the
-// next word, and "--switch false" for a switch and an argument.
-std::vector<std::string> for_cli11(const Verb& verb, const std::vector<std::string>& words) {
+// next word, "--switch false" for a switch and an argument, and of "--json --seed 1" the flag
+// behind --json for its value.
+Result<std::vector<std::string>> for_cli11(const Verb& verb,
+                                           const std::vector<std::string>& words) {
   std::vector<std::string> reversed;
   const auto flag_of = [&](const std::string& name) {
     return std::find_if(verb.flags.begin(), verb.flags.end(), [&](const Flag& flag) {
@@ -164,6 +166,17 @@ std::vector<std::string> for_cli11(const Verb& verb, const std::vector<std::stri
       continue;
     }
     const bool wants_value = flag != verb.flags.end() && !is_switch;
+    // A text is as it is.
+    const bool is_free = wants_value && (flag->value == "TEXT" || flag->value == "WORD");
+    if (wants_value && !is_free && name == *word && !reversed.empty()) {
+      const std::string next = reversed.back().substr(0, reversed.back().find('='));
+      if (next == "--help" || next == "-h" || flag_of(next) != verb.flags.end()) {
+        return usage_error(fmt::format("{0} wants a value, and {1} behind it is a flag; {0}={1} if "
+                                       "that is meant",
+                                       name, next),
+                           config_name(flag->name));
+      }
+    }
     if (wants_value && name != *word) reversed.emplace_back();
     reversed.push_back(wants_value ? name : *word);
   }
@@ -238,7 +251,7 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
         options[i].option = app.add_option(names, options[i].text)->take_last();
       }
     }
-    std::vector<std::string> reversed = for_cli11(verb_, words);
+    TRY_ASSIGN(std::vector<std::string> reversed, for_cli11(verb_, words));
     app.parse(reversed);
     extra = app.remaining();
     for (size_t i = 0; i < options.size(); ++i) {

@@ -121,6 +121,24 @@ TEST(CommandLine, TakesTextAsItIs) {
   }
 }
 
+TEST(CommandLine, AFlagIsNoValueOfTheOneBefore) {
+  for (const std::string next : {"--batch", "--batch=2", "--rows", "--forgotten", "--help", "-h"}) {
+    const std::string error = error_of({"bench", "latency", "m", "--json", next, "2"});
+    EXPECT_THAT(error, HasSubstr("--json wants a value, and " + next.substr(0, next.find('='))));
+    EXPECT_THAT(error, HasSubstr("is a flag; --json=" + next.substr(0, next.find('='))));
+  }
+  const CommandLine line = example();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--json=--batch"}, {"--json", "-"}, {"--json", "--no-flag"}}) {
+    std::vector<std::string> all = {"bench", "latency", "m"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto request = line.parse(all);
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    EXPECT_TRUE(request->arguments.has("--json"));
+    EXPECT_FALSE(request->arguments.has("--batch"));
+  }
+}
+
 TEST(CommandLine, LastOfARepeatedFlagCounts) {
   const CommandLine line = example();
   EXPECT_EQ(line.parse({"serve", "m", "--port", "1", "--port", "2"})->arguments.integer("--port"),

@@ -135,6 +135,15 @@ class ForeignWords {
 
  private:
   static bool is_flag(const std::string& word) { return word.starts_with('-'); }
+  // A flag, ours or another's.
+  bool is_known(const std::string& word) const {
+    const std::string name = word.substr(0, word.find('='));
+    return find_foreign(verb_, name) != nullptr ||
+           std::ranges::any_of(verb_.flags, [&](const Flag& flag) {
+             const std::vector<std::string> names = flag.names();
+             return std::ranges::find(names, name) != names.end();
+           });
+  }
   bool at_value() const { return at_ < words_.size() && !is_flag(words_[at_]); }
 
   void take_native(const std::string& word) {
@@ -150,7 +159,9 @@ class ForeignWords {
     if (word.size() > name.size()) {
       value = word.substr(name.size() + 1);
     } else if (flag.takes_value) {
-      if (at_ == words_.size()) return usage_error(fmt::format("{} wants a value", name), name);
+      if (at_ == words_.size() || is_known(words_[at_])) {
+        return usage_error(fmt::format("{} wants a value", name), name);
+      }
       value = words_[at_++];
     }
     while (flag.takes_list && at_value()) value += " " + words_[at_++];

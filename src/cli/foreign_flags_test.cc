@@ -37,6 +37,8 @@ TEST(ForeignFlags, AreTakenWithANoteRefusedOrMoved) {
            {{"m", "--lora"}, "--lora is not supported: there are none"},
            {{"m", "--tp"}, "--tp wants a value"},
            {{"--tp=", "m"}, "--tp  is not supported"},
+           {{"m", "--sizes", "--port", "3"}, "--sizes wants a value"},
+           {{"--model", "--eager"}, "--model wants a value"},
            {{"m", "--token", "secret"}, "--token is not supported: there are none"}}) {
     const auto refused = native_words(verb(), words);
     ASSERT_FALSE(refused.ok());

@@ -127,6 +127,7 @@ Json outcome_json(const Outcome& outcome) {
       .set("answer", outcome.answer)
       .set("prompt_tokens", outcome.prompt_tokens)
       .set("completion_tokens", outcome.completion_tokens);
+  if (!outcome.usage_fault.empty()) json.set("usage_fault", outcome.usage_fault);
   return json;
 }
 
@@ -142,7 +143,8 @@ Result<Outcome> parse_outcome(const Json& json) {
                  .finish_reason = json.string("finish_reason").value_or(""),
                  .answer = json.string("answer").value_or(""),
                  .prompt_tokens = json.integer("prompt_tokens").value_or(0),
-                 .completion_tokens = json.integer("completion_tokens").value_or(0)};
+                 .completion_tokens = json.integer("completion_tokens").value_or(0),
+                 .usage_fault = json.string("usage_fault").value_or("")};
 }
 
 std::string result_text(const Evaluation& evaluation) {
@@ -158,6 +160,7 @@ std::string result_text(const Evaluation& evaluation) {
         .set("tasks", score.tasks)
         .set("right", score.right)
         .set("errors", score.errors)
+        .set("usage_faults", score.usage_faults)
         .set("score", score.share())
         .set("low", score.interval.low)
         .set("high", score.interval.high);
@@ -208,6 +211,7 @@ std::vector<SetScore> scores(const Evaluation& evaluation) {
       ++score->tasks;
       score->right += outcome.is_right ? 1 : 0;
       score->errors += outcome.error.empty() ? 0 : 1;
+      score->usage_faults += outcome.usage_fault.empty() ? 0 : 1;
     }
   }
   if (sets.size() > 1) sets.push_back(std::move(all));
@@ -239,7 +243,11 @@ Json figures(const Evaluation& evaluation, const std::vector<SetComparison>& set
   Json named(Json::Object{});
   const std::vector<SetScore> all = scores(evaluation);
   for (const SetScore& score : all) named.set(score.set + ".score", score.share());
-  if (!all.empty()) named.set("score", all.back().share()).set("errors", all.back().errors);
+  if (!all.empty()) {
+    named.set("score", all.back().share())
+        .set("errors", all.back().errors)
+        .set("usage_faults", all.back().usage_faults);
+  }
   for (const SetComparison& one : sets) named.set(one.set + ".drop", one.a - one.b);
   if (!sets.empty()) named.set("drop", sets.back().a - sets.back().b).set("p", sets.back().p);
   return named;

@@ -23,6 +23,7 @@ struct Outcome {
   std::string answer;  // what was judged: the text, or the calls as JSON
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  std::string usage_fault;  // why the two cannot be what was sent; empty: they can
 };
 
 // How the model was asked: what makes two evaluations the same experiment, or not.
@@ -57,7 +58,8 @@ struct SetScore {
   int64_t tasks = 0;
   int64_t right = 0;
   int64_t errors = 0;
-  Interval interval;  // of right / tasks
+  int64_t usage_faults = 0;  // answers whose tokens were counted as they cannot be
+  Interval interval;         // of right / tasks
 
   double share() const {
     return tasks == 0 ? 0 : static_cast<double>(right) / static_cast<double>(tasks);
@@ -88,8 +90,8 @@ std::string comparison_text(const std::vector<SetComparison>& sets, std::string_
 std::string result_page(const Evaluation& evaluation, const std::vector<SetComparison>& sets,
                         std::string_view against);
 
-// An object of numbers, for --fail-if: score, errors, NAME.score of each set; with a comparison
-// drop (a - b of all), NAME.drop, and p.
+// An object of numbers, for --fail-if: score, errors, usage_faults, NAME.score of each set; with a
+// comparison drop (a - b of all), NAME.drop, and p.
 Json figures(const Evaluation& evaluation, const std::vector<SetComparison>& sets);
 
 }  // namespace pelton::eval

@@ -1,4 +1,5 @@
 // Evaluations for people: tables in the terminal, and a page.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,17 +26,38 @@ std::string cut(std::string_view text) {
                                      : std::string(text.substr(0, kAnswerShown)) + " ...";
 }
 
+// The last row is of all.
+int64_t usage_faults(const std::vector<SetScore>& all) {
+  return all.empty() ? 0 : all.back().usage_faults;
+}
+
+// What a server said of its tokens that cannot be; empty: nothing.
+std::string usage_text(const Evaluation& evaluation) {
+  const std::vector<SetScore> all = scores(evaluation);
+  if (usage_faults(all) == 0) return {};
+  const auto first = std::ranges::find_if(
+      evaluation.outcomes, [](const Outcome& one) { return !one.usage_fault.empty(); });
+  return fmt::format(
+      "The server's usage cannot be true in {} of {} answers, first in {} {}: {}. Their texts are "
+      "judged all the same; their tokens are kept as they were said.",
+      usage_faults(all), all.back().tasks, first->set, first->id, first->usage_fault);
+}
+
 std::string scores_table(const Evaluation& evaluation) {
   std::string html =
       "<div "
       "class=\"scroll\"><table><tr><th>set</th><th>tasks</th><th>right</th><th>share</th><th>95 % "
       "interval</th>"
-      "<th>no answer</th></tr>\n";
-  for (const SetScore& score : scores(evaluation)) {
+      "<th>no answer</th>";
+  const std::vector<SetScore> all = scores(evaluation);
+  const bool has_faults = usage_faults(all) > 0;
+  html += has_faults ? "<th>usage that cannot be</th></tr>\n" : "</tr>\n";
+  for (const SetScore& score : all) {
     html += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{} to {}</td><td>{}</td></tr>\n",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{} to {}</td><td>{}</td>",
         report::html_escape(score.set), score.tasks, score.right, percent(score.share()),
         percent(score.interval.low), percent(score.interval.high), score.errors);
+    html += has_faults ? fmt::format("<td>{}</td></tr>\n", score.usage_faults) : "</tr>\n";
   }
   return html + "</table></div>\n";
 }
@@ -87,7 +109,9 @@ std::string scores_text(const Evaluation& evaluation, int columns) {
                           percent(row.interval.low) + " to " + percent(row.interval.high),
                           std::to_string(row.errors)});
   }
-  return base::text_table(table, columns, 0);
+  const std::string usage = usage_text(evaluation);
+  return base::text_table(table, columns, 0) +
+         (usage.empty() ? "" : base::wrapped_text(base::one_line(usage), columns, 0));
 }
 
 std::string comparison_text(const std::vector<SetComparison>& sets, std::string_view a,
@@ -111,6 +135,8 @@ std::string result_page(const Evaluation& evaluation, const std::vector<SetCompa
   html += fmt::format("<p>Asked with <code>{}</code>.</p>\n",
                       report::html_escape(evaluation.setting.sampling.dump()));
   html += scores_table(evaluation);
+  const std::string usage = usage_text(evaluation);
+  if (!usage.empty()) html += fmt::format("<p>{}</p>\n", report::html_escape(usage));
   if (!sets.empty()) html += comparison_table(sets, against);
   return html + wrong_answers(evaluation) + "</main></body></html>\n";
 }

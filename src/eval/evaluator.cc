@@ -18,6 +18,7 @@
 #include "base/output_file.h"
 #include "eval/judge.h"
 #include "eval/program_judge.h"
+#include "eval/usage.h"
 
 namespace pelton::eval {
 namespace {
@@ -91,13 +92,13 @@ class Journal {
   std::map<Key, Outcome> known_;
 };
 
-std::string body_of(const Task& task, const Setting& setting) {
+Json body_of(const Task& task, const Setting& setting) {
   Json body;
   body.set("model", setting.model);
   for (const Json::Member& member : task.request.as_object()) body.set(member.key, member.value);
   for (const Json::Member& member : setting.sampling.as_object())
     body.set(member.key, member.value);
-  return body.dump();
+  return body;
 }
 
 // A server's error in its own words, cut.
@@ -180,7 +181,8 @@ class Asking {
   Outcome ask(const Task& task) {
     Outcome outcome{.set = task.set, .id = task.id};
     net::HttpCall call = options_.call;
-    call.body = body_of(task, setting_);
+    const Json body = body_of(task, setting_);
+    call.body = body.dump();
     call.repeatable = true;
     call.body_bytes_max = kAnswerBytesMax;
     const Clock::time_point begin = Clock::now();
@@ -190,7 +192,11 @@ class Asking {
       milliseconds at_least{0};
       if (response.ok() && response->status == 200) {
         const Result<ReadAnswer> read = read_answer(response->body);
-        if (read.ok()) return judged(task, *read);
+        if (read.ok()) {
+          outcome = judged(task, *read);
+          outcome.usage_fault = usage_fault(read->usage, read->answer, asked_tokens(body));
+          return outcome;
+        }
         outcome.error = read.error().message;
       } else if (response.ok()) {
         outcome.error = error_text(*response);
@@ -302,6 +308,7 @@ Result<ReadAnswer> read_answer(std::string_view body) {
     }
   }
   if (const Json* usage = json->find("usage"); usage != nullptr) {
+    read.usage = *usage;
     read.prompt_tokens = std::max<int64_t>(usage->integer("prompt_tokens").value_or(0), 0);
     read.completion_tokens = std::max<int64_t>(usage->integer("completion_tokens").value_or(0), 0);
   }

@@ -45,6 +45,7 @@ struct ReadAnswer {
   std::string finish_reason;
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  Json usage;  // as the server says it; null: it says nothing
 };
 Result<ReadAnswer> read_answer(std::string_view body);
 

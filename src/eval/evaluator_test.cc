@@ -102,6 +102,48 @@ class EvaluatorTest : public testing::Test {
   std::unique_ptr<net::HttpServer> server_;
 };
 
+TEST_F(EvaluatorTest, a_server_that_lies_about_usage_is_judged_counted_and_named) {
+  const std::string lies[] = {R"({"prompt_tokens":-4,"completion_tokens":2})",
+                              R"({"prompt_tokens":5,"completion_tokens":0})",
+                              R"({"prompt_tokens":5,"completion_tokens":2,"total_tokens":99})",
+                              R"({"prompt_tokens":5,"completion_tokens":1000000})"};
+  setting_.sampling.set("max_completion_tokens", 64);
+  std::atomic<int> count = 0;
+  serve([&](const Json& body) {
+    net::HttpResponse response = completion(sum_in(body));
+    const int number = count.fetch_add(1);
+    if (number % 10 >= 4) return response;
+    Json json = *Json::parse(response.body);
+    json.set("usage", *Json::parse(lies[number % 10]));
+    response.body = json.dump();
+    return response;
+  });
+  EvaluatorOptions kept = options();
+  kept.journal = journal_;
+  const Result<Evaluation> evaluation = evaluate(tasks_, setting_, kept);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.error().message;
+  EXPECT_EQ(asked_, 40);  // none is asked again
+  const SetScore score = scores(*evaluation).back();
+  EXPECT_EQ(score.usage_faults, 16);
+  EXPECT_EQ(score.errors, 0);
+  EXPECT_GT(score.right, 0);
+  EXPECT_EQ(figures(*evaluation, {}).integer("usage_faults"), 16);
+  const std::string text = result_text(*evaluation);
+  EXPECT_THAT(text, HasSubstr("\"usage_faults\":16"));
+  EXPECT_THAT(text, HasSubstr("\"usage_fault\":\"total_tokens 99 of 5 and 2\""));
+  EXPECT_EQ(result_text(*parse_result(text, "f")), text);
+  EXPECT_THAT(scores_text(*evaluation, 0),
+              HasSubstr("cannot be true in 16 of 40 answers, first in"));
+  const std::string page = result_page(*evaluation, {}, "");
+  EXPECT_THAT(page, HasSubstr("usage that cannot be</th>"));
+  EXPECT_THAT(page, HasSubstr("cannot be true in 16 of 40 answers"));
+  // What the journal has stays counted.
+  const Result<Evaluation> again = evaluate(tasks_, setting_, kept);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(asked_, 40);
+  EXPECT_EQ(result_text(*again), text);
+}
+
 TEST_F(EvaluatorTest, asks_each_task_once_and_judges_it) {
   std::mutex mutex;
   std::set<std::string> models;

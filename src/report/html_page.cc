@@ -18,6 +18,9 @@ constexpr std::string_view kStyle = R"(
 body{margin:0;padding:1.2rem;background:var(--back);color:var(--ink);font:16px/1.45 system-ui,"DejaVu Sans",sans-serif}
 main{max-width:80rem;margin:auto}
 h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .6rem}
+h1,h2,p,li,dd,dt,figcaption,summary,code{overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--card);border-radius:.5rem;padding:.6rem .8rem}
+.scroll pre{white-space:pre;overflow-wrap:normal;width:max-content;min-width:100%}
 p.sub{color:var(--faint);margin:.1rem 0 1rem;overflow-wrap:anywhere}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.2rem,1fr));gap:.6rem}
 .card{background:var(--card);border-radius:.5rem;padding:.6rem .8rem}
@@ -37,7 +40,8 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92re
 th,td{padding:.3rem .8rem;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}
 th:first-child,td:first-child{text-align:left}thead th{color:var(--faint);font-weight:600}
 td.worse{color:#d55e00;font-weight:600}td.better{color:#009e73}
-@media(max-width:600px){body{padding:.7rem}svg text{font-size:15px}figure{padding:.5rem}}
+td.text{text-align:left;white-space:normal;min-width:13rem}
+@media(max-width:600px){body{padding:.7rem}svg text{font-size:15px}figure{padding:.5rem}th,td{padding:.3rem .45rem}td:first-child{white-space:normal;min-width:5rem;overflow-wrap:anywhere}}
 dt{font-weight:600;margin-top:.5rem}dd{margin:0;color:var(--faint)}
 )";
 constexpr std::array<std::string_view, kPageColours> kPalette = {

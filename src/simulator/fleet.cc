@@ -131,20 +131,32 @@ std::unique_ptr<Replica> Fleet::make_replica(size_t index) const {
   return std::make_unique<Replica>(options, times_);
 }
 
-// Faults first, so that what happens at the same moment meets them.
-SimulationResult Fleet::run() {
+// How many events they are. What befalls starts at 0 is there before the first decision.
+size_t Fleet::add_faults() {
+  size_t events = 0;
   for (size_t i = 0; i < options_.faults.size(); ++i) {
     const Fault& fault = options_.faults[i];
     const auto index = static_cast<int64_t>(i);
-    add({.at_ns = nanoseconds(fault.at_s), .kind = Event::Kind::kFaultBegins, .index = index});
+    if (control_ && fault.is_of_scaling() && fault.at_s <= 0) {
+      begin_fault(0, fault);
+    } else {
+      add({.at_ns = nanoseconds(fault.at_s), .kind = Event::Kind::kFaultBegins, .index = index});
+      ++events;
+    }
     add({.at_ns = nanoseconds(fault.until_s), .kind = Event::Kind::kFaultEnds, .index = index});
+    ++events;
   }
+  return events;
+}
+
+// Faults first, so that what happens at the same moment meets them.
+SimulationResult Fleet::run() {
+  size_t faults_left = add_faults();
   for (size_t i = 0; i < workload_.conversations.size(); ++i) {
     add_turn(i, 0, nanoseconds(workload_.at_s[i]));
   }
   if (control_) tick(0);
   const int64_t end_ns = options_.duration_s ? nanoseconds(*options_.duration_s) : INT64_MAX;
-  size_t faults_left = 2 * options_.faults.size();
   while (!events_.empty() && events_.top().at_ns <= end_ns) {
     // Faults to come are of no interest when all is done; how replicas stop is, if the end is
     // given.

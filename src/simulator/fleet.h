@@ -196,6 +196,7 @@ class Fleet {
   void note_lost(size_t replica);
   void note_zone(size_t gateway, size_t replica);
   void observe(size_t replica);
+  size_t add_faults();
   void begin_fault(int64_t now_ns, const Fault& fault);
   void end_fault(const Fault& fault);
   void crash(int64_t now_ns, size_t replica);

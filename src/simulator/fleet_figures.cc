@@ -27,7 +27,12 @@ std::string seconds_text(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.3g}", *seconds) : "-";
 }
 
-std::string share_text(int64_t count, int64_t of) {
+std::string count_text(const FleetFigures& figures, int64_t count) {
+  return figures.knows_requests ? std::to_string(count) : "-";
+}
+
+std::string share_text(const FleetFigures& figures, int64_t count, int64_t of) {
+  if (!figures.knows_requests) return "-";
   return fmt::format(
       "{:.2f} %", 100 * static_cast<double>(count) / static_cast<double>(std::max<int64_t>(of, 1)));
 }
@@ -169,11 +174,11 @@ std::string figures_table(const std::string& first, std::span<const PlayedFleet>
                   "most", "started", has_cost ? "      cost" : "");
   for (const PlayedFleet& fleet : fleets) {
     const FleetFigures& one = fleet.figures;
-    out +=
-        fmt::format("{:<{}} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>7.2f} {:>5} {:>7}",
-                    fleet.name, width, one.requests, share_text(one.late, one.requests), one.lost,
-                    one.left, seconds_text(one.ttft_p50_s), seconds_text(one.ttft_p90_s),
-                    seconds_text(one.ttft_p99_s), one.replica_hours, one.most, one.started);
+    out += fmt::format("{:<{}} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>7.2f} {:>5} {:>7}",
+                       fleet.name, width, one.requests, share_text(one, one.late, one.requests),
+                       count_text(one, one.lost), count_text(one, one.left),
+                       seconds_text(one.ttft_p50_s), seconds_text(one.ttft_p90_s),
+                       seconds_text(one.ttft_p99_s), one.replica_hours, one.most, one.started);
     if (one.cost) out += fmt::format(" {:>9.2f}", *one.cost);
     out += "\n";
   }
@@ -185,19 +190,29 @@ void write_figures(base::JsonWriter& w, const FleetFigures& figures) {
     w.key(key);
     value ? w.number(*value) : w.null();
   };
-  w.begin_object().key("requests").integer(figures.requests).key("late").integer(figures.late);
-  w.key("lost").integer(figures.lost).key("left").integer(figures.left);
+  const auto count = [&](std::string_view key, int64_t value) {
+    w.key(key);
+    figures.knows_requests ? w.integer(value) : w.null();
+  };
+  const auto known = [&](double value) {
+    return figures.knows_requests ? std::optional<double>(value) : std::nullopt;
+  };
+  w.begin_object().key("requests").integer(figures.requests);
+  count("late", figures.late);
+  count("lost", figures.lost);
+  count("left", figures.left);
   put("ttft_p50_s", figures.ttft_p50_s);
   put("ttft_p90_s", figures.ttft_p90_s);
   put("ttft_p99_s", figures.ttft_p99_s);
-  w.key("output_tokens_per_s").number(figures.output_tokens_per_s);
+  put("output_tokens_per_s", known(figures.output_tokens_per_s));
   w.key("replica_hours").number(figures.replica_hours).key("most").integer(figures.most);
-  w.key("started").integer(figures.started).key("failed_starts").integer(figures.failed_starts);
+  w.key("started").integer(figures.started);
+  count("failed_starts", figures.failed_starts);
   w.key("direction_changes").integer(figures.direction_changes);
   put("held_mean_s", figures.held_mean_s);
   put("cost", figures.cost);
-  w.key("used_hours").number(figures.used_hours);
-  w.key("needed_hours").number(figures.needed_hours);
+  put("used_hours", known(figures.used_hours));
+  put("needed_hours", known(figures.needed_hours));
   w.end_object();
 }
 

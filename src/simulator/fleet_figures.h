@@ -13,6 +13,9 @@
 namespace pelton::simulator {
 
 struct FleetFigures {
+  // False: of what autoscalers record, which is when requests came and ended, and not how. Then
+  // late, lost, left, failed_starts, tokens, used and needed hours are not known.
+  bool knows_requests = true;
   int64_t requests = 0;
   int64_t late = 0;  // answered, with the first token later than that after they were due
   int64_t lost = 0;  // ended with an error

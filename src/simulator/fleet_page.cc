@@ -105,8 +105,10 @@ std::vector<Plot> time_plots(std::span<const PlayedFleet> fleets) {
     const FleetTimeline& timeline = fleets[i].timeline;
     load.series.push_back(parts_series(timeline, timeline.requests, timeline.part_s,
                                        named("due", fleets[i], count), i));
-    late.series.push_back(
-        parts_series(timeline, timeline.late, timeline.part_s, named("late", fleets[i], count), i));
+    if (fleets[i].figures.knows_requests) {
+      late.series.push_back(parts_series(timeline, timeline.late, timeline.part_s,
+                                         named("late", fleets[i], count), i));
+    }
     replicas.series.push_back(samples_series(
         timeline, [](const ScalingSample& one) { return one.ready; },
         named("ready", fleets[i], count), 2 * i));
@@ -161,16 +163,21 @@ std::string table(const std::string& first, std::span<const PlayedFleet> fleets)
       html_escape(first));
   for (const PlayedFleet& fleet : fleets) {
     const FleetFigures& one = fleet.figures;
+    const auto known = [&](auto value) {
+      return one.knows_requests ? report::short_number(static_cast<double>(value)) : "-";
+    };
+    const auto count = [&](int64_t value) {
+      return one.knows_requests ? std::to_string(value) : std::string("-");
+    };
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        html_escape(fleet.name), one.requests, one.late, one.lost, one.left,
+        html_escape(fleet.name), one.requests, count(one.late), count(one.lost), count(one.left),
         number_cell(one.ttft_p50_s), number_cell(one.ttft_p90_s), number_cell(one.ttft_p99_s),
-        report::short_number(one.output_tokens_per_s), report::short_number(one.replica_hours),
-        one.most, one.started, one.failed_starts, one.direction_changes,
-        number_cell(one.held_mean_s), number_cell(one.cost), report::short_number(one.used_hours),
-        report::short_number(one.needed_hours));
+        known(one.output_tokens_per_s), report::short_number(one.replica_hours), one.most,
+        one.started, count(one.failed_starts), one.direction_changes, number_cell(one.held_mean_s),
+        number_cell(one.cost), known(one.used_hours), known(one.needed_hours));
   }
   return out + "</tbody></table></div>\n";
 }
@@ -183,8 +190,8 @@ std::string steps(const PlayedFleet& fleet) {
       html_escape(fleet.name));
   const size_t shown = std::min(fleet.steps.size(), kStepsShown);
   for (size_t i = 0; i < shown; ++i) {
-    out += fmt::format("<tr><td>{:.1f}</td><td>{}{}</td></tr>\n", fleet.steps[i].at_s,
-                       html_escape(fleet.steps[i].text),
+    out += fmt::format("<tr><td>{:.1f}</td><td class=\"text\">{}{}</td></tr>\n",
+                       fleet.steps[i].at_s, html_escape(fleet.steps[i].text),
                        fleet.steps[i].not_started > 0 ? "; nothing could be ordered" : "");
   }
   out += "</tbody></table></div>\n";
@@ -205,7 +212,7 @@ std::string slow_table(const PlayedFleet& fleet) {
   for (const SlowRequest& one : fleet.slow) {
     out += fmt::format(
         "<tr><td>{}</td><td>{:.1f}</td><td>{:.3g}</td><td>{:.3g}</td><td>{:.3g}</td><td>{}</td>"
-        "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        "<td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
         one.number, one.due_s, one.first_s, one.sent_s, one.further_s, one.input, one.cached,
         one.output, one.replica < 0 ? "-" : std::to_string(one.replica), html_escape(one.why));
   }
@@ -233,7 +240,7 @@ std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleet
   for (const std::string& note : page.notes) {
     out += note_html(note);
   }
-  out += table(page.first, fleets);
+  if (!fleets.empty()) out += table(page.first, fleets);
   if (!page.plots.empty()) {
     // One alone would be as wide as the page.
     out += page.plots.size() == 1 ? "<div class=\"plots\" style=\"max-width:40rem\">\n"
@@ -241,6 +248,7 @@ std::string fleet_page(const FleetPage& page, std::span<const PlayedFleet> fleet
     for (const Plot& plot : page.plots) out += report::plot_figure(plot);
     out += "</div>\n";
   }
+  if (fleets.empty()) return out + "</main></body></html>\n";
   out += "<h2>Over time</h2>\n<div class=\"plots\">\n";
   for (const Plot& plot : time_plots(fleets)) out += report::plot_figure(plot);
   out += "</div>\n";

@@ -126,6 +126,13 @@ TravelFigures travel_figures(const SimulationOptions& options, const SimulationR
   return one;
 }
 
+// Of the time in which replicas were there; where nothing took time there is no such share.
+std::string busy_text(const ReplicaCounts& all, double replicas, double duration_s) {
+  if (duration_s <= 0) return "no step was running";
+  return fmt::format("a step was running {:.1f} % of the time",
+                     static_cast<double>(all.busy_ns) / (replicas * duration_s * 1e9) * 100);
+}
+
 // On average, of those that were there.
 double replicas_of(const SimulationOptions& options, const SimulationResult& result) {
   if (!result.scaling) return options.replica_count;
@@ -149,14 +156,14 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
   const int slots = options.replica.capacity.sequences_max;
   return fmt::format(
       "\n{} replica{}: load {}\n"
-      "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
+      "{}, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
       "{}{}{}{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
-      static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
-      rows / slots * 100, all.steps, all.steps_failed, scaling_text(result),
-      spread_text(options, result), zones_text(result), cached_share(result) * 100,
+      busy_text(all, replicas, result.duration_s), rows, slots, rows / slots * 100, all.steps,
+      all.steps_failed, scaling_text(result), spread_text(options, result), zones_text(result),
+      cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
       predictions_text(result), travel_text(options, result),

@@ -44,5 +44,17 @@ TEST(FleetText, OfARunInWhichNothingHappened) {
   EXPECT_THAT(fleet_text(options, result, "none", 1), HasSubstr("1 replica: load none"));
 }
 
+// All was refused at once: no time has gone by that a step could have run in.
+TEST(FleetText, OfARunThatTookNoTime) {
+  SimulationOptions options;
+  options.replica_count = 1;
+  options.replica.capacity.sequences_max = 8;
+  SimulationResult result;
+  result.replicas.resize(1);
+  const std::string text = fleet_text(options, result, "none", 1);
+  EXPECT_THAT(text, HasSubstr("no step was running, with 0.0 of 8 sequences"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("nan")));
+}
+
 }  // namespace
 }  // namespace pelton::simulator

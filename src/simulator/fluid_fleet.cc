@@ -53,6 +53,7 @@ class FluidFleet {
   void add_turn(size_t conversation, size_t turn, double due_s);
   void send_due(double until_s);
   void send(int64_t request, double at_s);
+  void refuse(int64_t request, double at_s);
   void take(const FluidOutcome& outcome);
   void fill_record(const FluidOutcome& outcome, report::RequestRecord& record) const;
   void follow(const Asked& asked, double at_s);
@@ -118,6 +119,17 @@ void FluidFleet::send_due(double until_s) {
   }
 }
 
+// As an engine does what it could never finish.
+void FluidFleet::refuse(int64_t request, double at_s) {
+  const auto index = static_cast<size_t>(request);
+  asked_[index].done = true;
+  asked_[index].prompt = {};
+  records_[index].error = "prompt and answer are more than the context";
+  records_[index].end_ns = nanoseconds(at_s);
+  last_s_ = std::max(last_s_, at_s);
+  --open_;
+}
+
 void FluidFleet::send(int64_t request, double at_s) {
   const auto index = static_cast<size_t>(request);
   Asked& asked = asked_[index];
@@ -130,6 +142,8 @@ void FluidFleet::send(int64_t request, double at_s) {
   record.tokens_told = true;
   const cost_model::RequestOverhead& overhead = options_.overhead;
   const auto tokens = static_cast<double>(asked.prompt.size());
+  const int output = turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
+  if (tokens + output > options_.replica.capacity.context_tokens_max) return refuse(request, at_s);
   const double way_s = overhead.in_s + overhead.in_token_s * tokens;
   const double read_s = std::max(at_s, listeners_free_s_);
   listeners_free_s_ = read_s + way_s / replicas_max(options_);
@@ -142,7 +156,6 @@ void FluidFleet::send(int64_t request, double at_s) {
        .is_same_replica = asked.turn > 0 && options_.dispatch == Dispatcher::Policy::kSession});
   cache_.note(asked.prompt);
   record.cached_tokens = std::llround(found);
-  const int output = turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
   pool_.add({.came_s = read_s + way_s,
              .prompt = tokens,
              .computed = std::max(tokens - found, 1.0),

@@ -2,6 +2,7 @@
 // 3 %, the 90th percentile of first tokens within 12 %.
 #include "simulator/fluid_fleet.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -164,6 +165,40 @@ TEST(FluidFleet, WhatIsNotModelledIsRefusedByName) {
   options = fleet_of(2, 8);
   options.replica.capacity.draft_tokens_max = 3;
   EXPECT_THAT(refused(options), HasSubstr("--speculative-tokens"));
+}
+
+// As at the fidelity of steps.
+TEST(FluidFleetTest, WhatIsMoreThanTheContextIsRefused) {
+  SimulationOptions options = fleet_of(1, 16);
+  options.replica.capacity.context_tokens_max = 200;
+  const workload::Workload load = load_of(
+      R"({"count":40,"input_tokens":150,"output_tokens":60,"range_ratio":0.5,"rate":2,"seed":3})");
+  const auto fluid = simulate_fluid(options, load, times_of("l4", "gpt-oss-20b"));
+  const auto steps = simulate(options, load, times_of("l4", "gpt-oss-20b"));
+  ASSERT_TRUE(fluid.ok() && steps.ok());
+  const auto refused = [](const SimulationResult& result) {
+    return std::ranges::count_if(result.records, [](const auto& one) { return !one.ok; });
+  };
+  EXPECT_GT(refused(*steps), 5);
+  EXPECT_EQ(refused(*fluid), refused(*steps));
+  EXPECT_EQ(fluid->unfinished, 0);
+}
+
+// Nothing can be ordered from the beginning on: the first decision meets that.
+TEST(FluidFleetTest, AStockOutFromTheBeginningIsThereAtTheFirstDecision) {
+  SimulationOptions options = fleet_of(1, 16);
+  options.autoscaling =
+      Autoscaling{.policy = {.replicas_min = 1, .replicas_max = 2}, .start_s = 5, .replicas = 0};
+  options.faults = {{.kind = Fault::Kind::kStockOut, .at_s = 0, .until_s = 60}};
+  const workload::Workload load =
+      load_of(R"({"count":20,"input_tokens":50,"output_tokens":20,"rate":2,"seed":3})");
+  for (const auto& result : {simulate(options, load, times_of("l4", "gpt-oss-20b")),
+                             simulate_fluid(options, load, times_of("l4", "gpt-oss-20b"))}) {
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    for (const report::RequestRecord& record : result->records) {
+      EXPECT_GE(record.first_byte_ns, 60'000'000'000);
+    }
+  }
 }
 
 }  // namespace

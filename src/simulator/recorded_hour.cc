@@ -278,6 +278,7 @@ Result<RecordedHour> read_recorded_hour(std::string_view text, const std::string
   }
   hour.seen.name = "recorded";
   hour.seen.figures.requests = std::ssize(hour.at_s);
+  hour.seen.figures.knows_requests = false;
   hour.seen.figures.held_mean_s =
       demand.held_s() / static_cast<double>(std::max<size_t>(hour.at_s.size(), 1));
   note_replicas(moments, hour);

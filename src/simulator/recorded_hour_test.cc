@@ -1,6 +1,7 @@
 // Hours that the simulator itself has recorded: what is played of them is what was.
 #include "simulator/recorded_hour.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,6 +106,28 @@ TEST(RecordedHourTest, OtherKnobsGiveOtherFigures) {
   const FleetFigures narrow = play(hour, policy);
   EXPECT_EQ(narrow.most, 2);
   EXPECT_GT(narrow.late, as_it_was.late);
+}
+
+// How requests ended is in no facts.
+TEST(RecordedHourTest, WhatFactsDoNotSayIsNotNone) {
+  const RecordedHour hour = read(record(20).facts);
+  SimulationOptions used;
+  const Result<SimulationResult> result = play_hour(hour, autoscaling_of(hour), 5, &used);
+  ASSERT_TRUE(result.ok());
+  const PlayedFleet fleets[] = {hour.seen, played_fleet("played", used, *result, 2, 0)};
+  const std::string table = figures_table("run", fleets);
+  EXPECT_THAT(table, testing::ContainsRegex("recorded +[0-9]+ +- +- +- +- +- +- "));
+  EXPECT_THAT(table, testing::ContainsRegex("played +[0-9]+ +[0-9.]+ % +0 +0 "));
+  std::string json;
+  base::JsonWriter w(json);
+  write_figures(w, hour.seen.figures);
+  for (const char* unknown : {"late", "lost", "left", "output_tokens_per_s", "used_hours"}) {
+    EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\":null", unknown)));
+  }
+  const std::string page = fleet_page({.title = "t", .notes = {}, .plots = {}}, fleets);
+  EXPECT_THAT(page, testing::ContainsRegex(
+                        "<td>recorded</td><td>[0-9]+</td><td>-</td><td>-</td><td>-</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("late: recorded")));
 }
 
 TEST(RecordedHourTest, OnlyTheLastSecondsOfIt) {

@@ -221,8 +221,10 @@ Result<Scenario> find_scenario(const std::string& name_or_file) {
   const bool is_file =
       name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".toml");
   if (is_file) {
-    TRY_ASSIGN(const std::string text, base::read_file(name_or_file, kBytesMax));
-    return parse_scenario(text, name_or_file);
+    const Result<std::string> text = base::read_file(name_or_file, kBytesMax);
+    // An input that is missing is no missing model.
+    if (!text.ok()) return Error{ErrorCode::kIo, text.error().message, "scenario"};
+    return parse_scenario(*text, name_or_file);
   }
   const std::optional<std::string> near = cli::nearest(name_or_file, names);
   return Error{ErrorCode::kInvalidArgument,

@@ -47,7 +47,7 @@ Result<PlayedPoints> PlayedPoints::open(const std::string& file) {
 Result<PlayedPoints> PlayedPoints::open_existing(const std::string& file) {
   std::error_code unknown;
   if (std::filesystem::exists(file, unknown)) return open(file);
-  return Error{ErrorCode::kNotFound,
+  return Error{ErrorCode::kIo,
                fmt::format("{} does not exist; `pelton tune --history FILE` makes it", file),
                "history"};
 }

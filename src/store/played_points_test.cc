@@ -51,7 +51,7 @@ TEST(PlayedPointsTest, OtherFilesAreRefusedAndStayAsTheyAre) {
   EXPECT_GT(std::filesystem::file_size(text), 600u);
   EXPECT_EQ(PlayedPoints::open(folder.path("")).error().code, ErrorCode::kBadConfig);
   const std::string none = folder.path("none.db");
-  EXPECT_EQ(PlayedPoints::open_existing(none).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(PlayedPoints::open_existing(none).error().code, ErrorCode::kIo);
   EXPECT_FALSE(std::filesystem::exists(none));
 }
 

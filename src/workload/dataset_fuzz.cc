@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     default: {
       const auto made =
           trace_conversations(text, "f", {.count = 3, .tokens_max = 10'000}, vocabulary);
-      CHECK(!made.ok() || !made->empty());
+      CHECK(!made.ok() || !made->conversations.empty());
     }
   }
   return 0;

@@ -14,6 +14,10 @@
 
 namespace pelton::workload {
 
+// The most that a trace may have: requests, and seconds from the first to the last.
+inline constexpr int64_t kTraceRequestsMax = 1'000'000;
+inline constexpr double kTraceLengthMax_s = 366 * 86'400.0;
+
 // What is wanted of a file, whatever its kind.
 struct RecordedOptions {
   int64_t count = 0;      // conversations wanted; a shorter file is begun again
@@ -70,15 +74,23 @@ Result<std::vector<Conversation>> hub_rows_conversations(std::string_view text,
 // "output_length": N, "hash_ids": [id of each 512 tokens, …]}, where equal ids become equal text
 // (of each "block_tokens" where a line says so, as the lines of a gateway's request log do);
 // or BurstGPT's CSV with columns "Timestamp" (seconds), "Request tokens", "Response tokens".
+// Lines may stand in any order: a request log has them by their ends.
 struct TraceOptions {
-  int64_t count = 0;  // 0: all
+  int64_t count = 0;  // the first lines; 0: all
   double speed = 1;   // 2: twice as fast as it was
   uint64_t seed = 0;
   int64_t tokens_max = kDatasetTokensMax;  // of all prompts
+  int64_t requests_max = kTraceRequestsMax;
 };
-Result<std::vector<Conversation>> trace_conversations(std::string_view text,
-                                                      const std::string& name,
-                                                      const TraceOptions& options,
-                                                      const Vocabulary& vocabulary);
+struct Trace {
+  std::vector<Conversation> conversations;  // by their times
+  int64_t went_back = 0;                    // came before one that stands above them
+};
+// Beyond a bound is an error by its line, and nothing behind it is read. Memory: of each request
+// what its Conversation and its prompt take, and 40 bytes and its blocks meanwhile.
+Result<Trace> trace_conversations(std::string_view text, const std::string& name,
+                                  const TraceOptions& options, const Vocabulary& vocabulary);
+// A sentence for whoever runs it; empty: none went back.
+std::string went_back_note(const std::string& name, const Trace& trace);
 
 }  // namespace pelton::workload

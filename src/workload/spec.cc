@@ -146,13 +146,33 @@ Result<void> read_arrivals(const Fields& fields, WorkloadSpec& spec) {
   return {};
 }
 
-Result<std::vector<Conversation>> recorded(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
-  TRY_ASSIGN(const std::string text, base::read_file(spec.file, kFileBytesMax));
-  if (spec.dataset == WorkloadSpec::Dataset::kTrace) {
-    return trace_conversations(text, spec.file,
-                               {.count = spec.count, .speed = spec.trace_speed, .seed = spec.seed},
-                               vocabulary);
+// An input that is missing is no missing model.
+Error input_error(const Error& error, const char* field) {
+  return Error{ErrorCode::kIo, error.message, field};
+}
+
+// Not read whole: as far as its bounds allow.
+Result<Workload> traced(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
+  const Result<base::MappedFile> file = base::MappedFile::open(spec.file);
+  if (!file.ok()) return input_error(file.error(), "file");
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
+                              file->bytes().size());
+  TRY_ASSIGN(Trace trace,
+             trace_conversations(
+                 text, spec.file,
+                 {.count = spec.count, .speed = spec.trace_speed, .seed = spec.seed}, vocabulary));
+  Workload workload{.note = went_back_note(spec.file, trace)};
+  workload.conversations = std::move(trace.conversations);
+  for (const Conversation& conversation : workload.conversations) {
+    workload.at_s.push_back(conversation.at_s.value_or(0));
   }
+  return workload;
+}
+
+Result<std::vector<Conversation>> recorded(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
+  const Result<std::string> read = base::read_file(spec.file, kFileBytesMax);
+  if (!read.ok()) return input_error(read.error(), "file");
+  const std::string& text = *read;
   const RecordedOptions options{.count = spec.count,
                                 .turns_max = spec.turns.count,
                                 .think_s = spec.turns.think_s,
@@ -212,8 +232,9 @@ Result<WorkloadSpec> read_spec(const std::string& preset_or_file) {
     spec.arrivals.rate = kInfinite;
     return spec;
   }
-  TRY_ASSIGN(const std::string text, base::read_file(preset_or_file, kFileBytesMax));
-  const Result<Json> json = Json::parse(text);
+  const Result<std::string> text = base::read_file(preset_or_file, kFileBytesMax);
+  if (!text.ok()) return input_error(text.error(), "workload");
+  const Result<Json> json = Json::parse(*text);
   if (!json.ok()) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}: {}", preset_or_file, json.error().message), "workload"};
@@ -222,14 +243,9 @@ Result<WorkloadSpec> read_spec(const std::string& preset_or_file) {
 }
 
 Result<Workload> make_workload(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
+  if (spec.dataset == WorkloadSpec::Dataset::kTrace) return traced(spec, vocabulary);
   Workload workload;
   TRY_ASSIGN(workload.conversations, conversations_of(spec, vocabulary));
-  if (spec.dataset == WorkloadSpec::Dataset::kTrace) {
-    for (const Conversation& conversation : workload.conversations) {
-      workload.at_s.push_back(conversation.at_s.value_or(0));
-    }
-    return workload;
-  }
   TRY_ASSIGN(workload.at_s,
              arrival_times(spec.arrivals, static_cast<int64_t>(workload.conversations.size())));
   return workload;

@@ -50,6 +50,7 @@ Result<WorkloadSpec> read_spec(const std::string& preset_or_file);
 struct Workload {
   std::vector<Conversation> conversations;
   std::vector<double> at_s;  // when each begins, rising
+  std::string note;          // of how its file was read, for whoever runs it; empty: nothing
 };
 Result<Workload> make_workload(const WorkloadSpec& spec, const Vocabulary& vocabulary);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,51 +19,82 @@ constexpr uint64_t kTailStream = 0x7461696C;
 constexpr uint64_t kChoiceStream = 0x6275;
 constexpr int64_t kLengthMax = 10'000'000;
 constexpr int64_t kBlockTokensMax = 1'000'000;
+constexpr double kTimeMax_ms = 1e15;  // in the year 33658: nanoseconds, or no time
+constexpr double kDay_s = 86'400;
+constexpr size_t kLineBytesMax = size_t{16} << 20;
 
+// A line, in few bytes: there may be a million.
 struct Came {
-  double at_s = 0;
-  int64_t input_tokens = 0;
-  int64_t output_tokens = 0;
-  std::vector<int64_t> blocks;
-  int block_tokens = kBlockTokens;
+  double at_ms = 0;
+  int32_t input_tokens = 0;
+  int32_t output_tokens = 0;
+  int32_t block_tokens = kBlockTokens;
+  uint32_t blocks = 0;        // how many of All::blocks
+  uint64_t blocks_begin = 0;  // where they begin there
+};
+
+struct All {
+  std::vector<Came> came;
+  std::vector<int64_t> blocks;  // of all lines, one after the other
+  int64_t went_back = 0;        // lines that came before one above them
 };
 
 Error bad(const std::string& where, std::string why) {
   return Error{ErrorCode::kInvalidArgument, where + ": " + std::move(why), "dataset_path"};
 }
 
-Result<void> check(const Came& came, const std::string& where) {
-  if (!std::isfinite(came.at_s) || came.at_s < 0) return bad(where, "the time is no time");
-  if (came.input_tokens < 0 || came.input_tokens > kLengthMax || came.output_tokens < 0 ||
-      came.output_tokens > kLengthMax) {
-    return bad(where, fmt::format("lengths must be from 0 to {}", kLengthMax));
+Error bad(std::string why) {
+  return Error{ErrorCode::kInvalidArgument, std::move(why), "dataset_path"};
+}
+
+Result<void> check(double at_ms, int64_t input_tokens, int64_t output_tokens) {
+  if (!std::isfinite(at_ms) || at_ms < 0 || at_ms > kTimeMax_ms) {
+    return bad(
+        fmt::format("the time must be from 0 to {:g} milliseconds, not {:g}", kTimeMax_ms, at_ms));
+  }
+  if (input_tokens < 0 || input_tokens > kLengthMax || output_tokens < 0 ||
+      output_tokens > kLengthMax) {
+    return bad(fmt::format("lengths must be from 0 to {}", kLengthMax));
   }
   return {};
 }
 
-Result<Came> parse_json_line(std::string_view line, const std::string& where) {
+// Those that no token of the prompt is left for are not kept.
+Result<void> read_blocks(const Json& json, Came& came, std::vector<int64_t>& blocks) {
+  if (json.find("block_tokens") != nullptr) {
+    const std::optional<int64_t> tokens = json.integer("block_tokens");
+    if (!tokens || *tokens < 1 || *tokens > kBlockTokensMax) {
+      return bad(fmt::format("\"block_tokens\" must be from 1 to {}", kBlockTokensMax));
+    }
+    came.block_tokens = static_cast<int32_t>(*tokens);
+  }
+  const Json* const ids = json.find("hash_ids");
+  if (ids == nullptr || !ids->is_array()) return {};
+  const int32_t most = (came.input_tokens + came.block_tokens - 1) / came.block_tokens;
+  came.blocks_begin = blocks.size();
+  for (const Json& id : ids->as_array()) {
+    if (!id.is_integer()) return bad("\"hash_ids\" must be whole numbers");
+    if (std::cmp_greater_equal(blocks.size() - came.blocks_begin, most)) continue;
+    blocks.push_back(id.as_integer());
+  }
+  came.blocks = static_cast<uint32_t>(blocks.size() - came.blocks_begin);
+  return {};
+}
+
+Result<Came> parse_json_line(std::string_view line, std::vector<int64_t>& blocks) {
   Result<Json> json = Json::parse(line);
-  if (!json) return bad(where, json.error().message);
+  if (!json) return bad(json.error().message);
   const std::optional<double> ms = json->number("timestamp");
   const std::optional<int64_t> input = json->integer("input_length");
   const std::optional<int64_t> output = json->integer("output_length");
   if (!ms || !input || !output) {
-    return bad(where, "needs the numbers \"timestamp\", \"input_length\" and \"output_length\"");
+    return bad("needs the numbers \"timestamp\", \"input_length\" and \"output_length\"");
   }
-  Came came{.at_s = *ms / 1000, .input_tokens = *input, .output_tokens = *output, .blocks = {}};
-  if (json->find("block_tokens") != nullptr) {
-    const std::optional<int64_t> tokens = json->integer("block_tokens");
-    if (!tokens || *tokens < 1 || *tokens > kBlockTokensMax) {
-      return bad(where, fmt::format("\"block_tokens\" must be from 1 to {}", kBlockTokensMax));
-    }
-    came.block_tokens = static_cast<int>(*tokens);
-  }
-  if (const Json* ids = json->find("hash_ids"); ids != nullptr && ids->is_array()) {
-    for (const Json& id : ids->as_array()) {
-      if (!id.is_integer()) return bad(where, "\"hash_ids\" must be whole numbers");
-      came.blocks.push_back(id.as_integer());
-    }
-  }
+  TRY(check(*ms, *input, *output));
+  Came came{.at_ms = *ms,
+            .input_tokens = static_cast<int32_t>(*input),
+            .output_tokens = static_cast<int32_t>(*output)};
+  TRY(read_blocks(*json, came, blocks));
   return came;
 }
 
@@ -106,8 +138,7 @@ Result<Columns> parse_header(std::string_view line, const std::string& where) {
   return columns;
 }
 
-Result<Came> parse_csv_line(std::string_view line, const Columns& columns,
-                            const std::string& where) {
+Result<Came> parse_csv_line(std::string_view line, const Columns& columns) {
   const std::vector<std::string_view> parts = cells(line);
   const auto number = [&](size_t column) -> std::optional<double> {
     if (column >= parts.size()) return std::nullopt;
@@ -121,49 +152,61 @@ Result<Came> parse_csv_line(std::string_view line, const Columns& columns,
   const std::optional<double> at = number(columns.at);
   const std::optional<double> input = number(columns.input);
   const std::optional<double> output = number(columns.output);
-  if (!at || !input || !output) return bad(where, "lacks a number");
-  return Came{.at_s = *at,
-              .input_tokens = static_cast<int64_t>(*input),
-              .output_tokens = static_cast<int64_t>(*output),
-              .blocks = {}};
+  if (!at || !input || !output) return bad("lacks a number");
+  const auto input_tokens = static_cast<int64_t>(*input);
+  const auto output_tokens = static_cast<int64_t>(*output);
+  TRY(check(*at * 1000, input_tokens, output_tokens));
+  return Came{.at_ms = *at * 1000,
+              .input_tokens = static_cast<int32_t>(input_tokens),
+              .output_tokens = static_cast<int32_t>(output_tokens)};
 }
 
-Result<std::vector<Came>> parse(std::string_view text, const std::string& name,
-                                const TraceOptions& options) {
-  const int64_t count_max = options.count;
-  std::vector<Came> all;
+// What is wrong is named by the line.
+Result<All> parse(std::string_view text, const std::string& name, const TraceOptions& options) {
+  All all;
   Lines lines(text);
   std::optional<Columns> columns;
   int64_t tokens = 0;
-  while (count_max == 0 || static_cast<int64_t>(all.size()) < count_max) {
+  double latest_ms = 0;
+  const auto here = [&] { return fmt::format("{}:{}", name, lines.number()); };
+  while (options.count == 0 || std::ssize(all.came) < options.count) {
     const auto line = lines.next();
     if (!line) break;
-    const std::string where = fmt::format("{}:{}", name, lines.number());
+    if (line->size() > kLineBytesMax) {
+      return bad(here(), fmt::format("the line has more than {} bytes", kLineBytesMax));
+    }
     if (!line->starts_with('{') && !columns) {
-      TRY_ASSIGN(columns, parse_header(*line, where));
+      TRY_ASSIGN(columns, parse_header(*line, here()));
       continue;
     }
-    TRY_ASSIGN(Came came,
-               columns ? parse_csv_line(*line, *columns, where) : parse_json_line(*line, where));
-    TRY(check(came, where));
-    tokens += came.input_tokens;
+    const Result<Came> came =
+        columns ? parse_csv_line(*line, *columns) : parse_json_line(*line, all.blocks);
+    if (!came.ok()) return bad(here(), came.error().message);
+    tokens += came->input_tokens;
     if (tokens > options.tokens_max) {
-      return bad(where, fmt::format("this and the requests before it have more than {} tokens; "
-                                    "--num-prompts takes fewer",
-                                    options.tokens_max));
+      return bad(here(), fmt::format("this and the requests before it have more than {} tokens; "
+                                     "--num-prompts takes fewer",
+                                     options.tokens_max));
     }
-    all.push_back(std::move(came));
+    if (std::ssize(all.came) == options.requests_max) {
+      return bad(here(), fmt::format("more than {} requests; --num-prompts takes the first ones",
+                                     options.requests_max));
+    }
+    all.went_back += came->at_ms < latest_ms ? 1 : 0;
+    latest_ms = std::max(latest_ms, came->at_ms);
+    all.came.push_back(*came);
   }
-  if (all.empty()) return bad(name, "has no requests");
+  if (all.came.empty()) return bad(name, "has no requests");
   return all;
 }
 
-Turn make_turn(const Came& came, uint64_t number, const Vocabulary& vocabulary, uint64_t seed) {
+Turn make_turn(const Came& came, std::span<const int64_t> blocks, uint64_t number,
+               const Vocabulary& vocabulary, uint64_t seed) {
   Vocabulary::Text text;
   // Logs have requests of no tokens; nobody can ask for those.
-  int left = static_cast<int>(std::max<int64_t>(came.input_tokens, 1));
+  int left = std::max(came.input_tokens, 1);
   const int whole = left;
-  for (const int64_t block : came.blocks) {
+  for (const int64_t block : blocks) {
     if (left == 0) break;
     Draws draws(seed, kBlockStream ^ static_cast<uint64_t>(block) << 8);
     const int tokens = std::min(left, came.block_tokens);
@@ -175,7 +218,7 @@ Turn make_turn(const Came& came, uint64_t number, const Vocabulary& vocabulary, 
   return {.prompt = std::move(text.text),
           .ids = std::move(text.ids),
           .prompt_tokens = whole,
-          .output_tokens = static_cast<int>(std::max<int64_t>(came.output_tokens, 1)),
+          .output_tokens = std::max(came.output_tokens, 1),
           .messages_json = {}};
 }
 
@@ -208,16 +251,15 @@ Result<std::vector<Conversation>> burstgpt_conversations(std::string_view text,
   std::vector<Came> kept;
   int64_t usable = 0;
   while (const auto line = lines.next()) {
-    const std::string where = fmt::format("{}:{}", name, lines.number());
-    TRY_ASSIGN(Came came, parse_csv_line(*line, columns, where));
-    TRY(check(came, where));
-    if (!is_answered(*line, columns, came)) continue;
+    const Result<Came> came = parse_csv_line(*line, columns);
+    if (!came.ok()) return bad(fmt::format("{}:{}", name, lines.number()), came.error().message);
+    if (!is_answered(*line, columns, *came)) continue;
     // A reservoir (Vitter's algorithm R): each usable one is kept with the same chance.
     ++usable;
     if (static_cast<int64_t>(kept.size()) < count) {
-      kept.push_back(std::move(came));
+      kept.push_back(*came);
     } else if (const int64_t place = draws.integer(0, usable - 1); place < count) {
-      kept[static_cast<size_t>(place)] = std::move(came);
+      kept[static_cast<size_t>(place)] = *came;
     }
   }
   if (usable == 0) return bad(name, "holds no answered request of GPT-4");
@@ -231,27 +273,44 @@ Result<std::vector<Conversation>> burstgpt_conversations(std::string_view text,
                                    "fewer",
                                    kDatasetTokensMax));
     }
-    conversations[i].turns.push_back(make_turn(came, i, vocabulary, seed));
+    conversations[i].turns.push_back(make_turn(came, {}, i, vocabulary, seed));
   }
   return conversations;
 }
 
-Result<std::vector<Conversation>> trace_conversations(std::string_view text,
-                                                      const std::string& name,
-                                                      const TraceOptions& options,
-                                                      const Vocabulary& vocabulary) {
+Result<Trace> trace_conversations(std::string_view text, const std::string& name,
+                                  const TraceOptions& options, const Vocabulary& vocabulary) {
   if (!(options.speed > 0 && options.speed <= 1e9)) {
     return Error{ErrorCode::kInvalidArgument, "'trace_speed' must be above 0", "trace_speed"};
   }
-  TRY_ASSIGN(std::vector<Came> all, parse(text, name, options));
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Came& a, const Came& b) { return a.at_s < b.at_s; });
-  std::vector<Conversation> conversations(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    conversations[i].at_s = (all[i].at_s - all.front().at_s) / options.speed;
-    conversations[i].turns.push_back(make_turn(all[i], i, vocabulary, options.seed));
+  TRY_ASSIGN(All all, parse(text, name, options));
+  std::ranges::stable_sort(all.came, {}, &Came::at_ms);
+  const double begin_ms = all.came.front().at_ms;
+  const double length_s = (all.came.back().at_ms - begin_ms) / 1000 / options.speed;
+  if (length_s > kTraceLengthMax_s) {
+    return bad(name,
+               fmt::format("its first and last request are {:.4g} days apart, more than {:g}: "
+                           "\"timestamp\" is in milliseconds, a CSV's Timestamp in seconds",
+                           length_s / kDay_s, kTraceLengthMax_s / kDay_s));
   }
-  return conversations;
+  Trace trace{.conversations = std::vector<Conversation>(all.came.size()),
+              .went_back = all.went_back};
+  for (size_t i = 0; i < all.came.size(); ++i) {
+    const Came& came = all.came[i];
+    trace.conversations[i].at_s = (came.at_ms - begin_ms) / 1000 / options.speed;
+    trace.conversations[i].turns.push_back(
+        make_turn(came, std::span(all.blocks).subspan(came.blocks_begin, came.blocks), i,
+                  vocabulary, options.seed));
+  }
+  return trace;
+}
+
+std::string went_back_note(const std::string& name, const Trace& trace) {
+  if (trace.went_back == 0) return {};
+  return fmt::format(
+      "{}: {} of its {} requests came before one that stands above them; all are "
+      "taken in the order of their times",
+      name, trace.went_back, trace.conversations.size());
 }
 
 }  // namespace pelton::workload

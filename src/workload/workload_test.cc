@@ -380,17 +380,17 @@ TEST(Trace, MooncakeSharesBlocks) {
   const Vocabulary vocabulary = numbered_words();
   const auto made = trace_conversations(text, "f", {.speed = 2}, vocabulary);
   ASSERT_TRUE(made.ok()) << made.error().message;
-  ASSERT_EQ(made->size(), 3u);
-  EXPECT_EQ((*made)[0].at_s, 0.0);
-  EXPECT_EQ((*made)[1].at_s, 1.0);
-  EXPECT_EQ((*made)[2].at_s, 4.0);
-  const std::vector<TokenId>& first = (*made)[0].turns[0].ids;
-  const std::vector<TokenId>& second = (*made)[1].turns[0].ids;
+  ASSERT_EQ(made->conversations.size(), 3u);
+  EXPECT_EQ(made->conversations[0].at_s, 0.0);
+  EXPECT_EQ(made->conversations[1].at_s, 1.0);
+  EXPECT_EQ(made->conversations[2].at_s, 4.0);
+  const std::vector<TokenId>& first = made->conversations[0].turns[0].ids;
+  const std::vector<TokenId>& second = made->conversations[1].turns[0].ids;
   ASSERT_EQ(first.size(), 600u);
   ASSERT_EQ(second.size(), 1030u);
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 512, second.begin()));
   EXPECT_FALSE(std::equal(first.begin() + 512, first.end(), second.begin() + 512));
-  EXPECT_EQ((*made)[0].turns[0].output_tokens, 1);
+  EXPECT_EQ(made->conversations[0].turns[0].output_tokens, 1);
 }
 
 TEST(Trace, BurstGpt) {
@@ -399,12 +399,12 @@ TEST(Trace, BurstGpt) {
       "5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,7,230,237,API log\n";
   const auto made = trace_conversations(text, "f", {}, Vocabulary());
   ASSERT_TRUE(made.ok()) << made.error().message;
-  ASSERT_EQ(made->size(), 2u);
-  EXPECT_EQ((*made)[1].at_s, 40.5);
-  EXPECT_EQ((*made)[1].turns[0].prompt_tokens, 7);
-  EXPECT_EQ((*made)[1].turns[0].output_tokens, 230);
+  ASSERT_EQ(made->conversations.size(), 2u);
+  EXPECT_EQ(made->conversations[1].at_s, 40.5);
+  EXPECT_EQ(made->conversations[1].turns[0].prompt_tokens, 7);
+  EXPECT_EQ(made->conversations[1].turns[0].output_tokens, 230);
   const auto one = trace_conversations(text, "f", {.count = 1}, Vocabulary());
-  EXPECT_EQ(one->size(), 1u);
+  EXPECT_EQ(one->conversations.size(), 1u);
   for (const char* bad :
        {"", "a,b\n1,2\n", "Timestamp,Request tokens,Response tokens\n1,x,2\n", "{\"timestamp\":1}",
         "{\"timestamp\":-1,\"input_length\":1,\"output_length\":1}",
@@ -429,11 +429,11 @@ TEST(Trace, RequestLog) {
   const auto made = trace_conversations(with("1790000002000", "13") + with("1790000000500", "14"),
                                         "f", {}, ids_vocabulary(1000));
   ASSERT_TRUE(made.ok()) << made.error().message;
-  ASSERT_EQ(made->size(), 2u);
-  EXPECT_EQ((*made)[0].at_s, 0);
-  EXPECT_EQ((*made)[1].at_s, 1.5);
-  const auto& first = (*made)[0].turns[0].ids;
-  const auto& second = (*made)[1].turns[0].ids;
+  ASSERT_EQ(made->conversations.size(), 2u);
+  EXPECT_EQ(made->conversations[0].at_s, 0);
+  EXPECT_EQ(made->conversations[1].at_s, 1.5);
+  const auto& first = made->conversations[0].turns[0].ids;
+  const auto& second = made->conversations[1].turns[0].ids;
   ASSERT_EQ(first.size(), 200u);
   ASSERT_EQ(second.size(), 200u);
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 128, second.begin()));
@@ -454,6 +454,72 @@ TEST(Trace, IsBoundedInTokens) {
   const auto made = trace_conversations(text, "f", {}, Vocabulary());
   ASSERT_FALSE(made.ok());
   EXPECT_NE(made.error().message.find("--num-prompts"), std::string::npos);
+}
+
+std::string line_at(const std::string& timestamp) {
+  return R"({"timestamp":)" + timestamp + R"(,"input_length":20,"output_length":4})" + "\n";
+}
+
+TEST(Trace, TimesBeyondWhatIsATimeAreRefusedByTheLine) {
+  const auto error = [](const std::string& text) {
+    const auto made = trace_conversations(text, "f", {}, ids_vocabulary(10));
+    return made.ok() ? std::string("taken") : made.error().message;
+  };
+  // Nanoseconds, as some logs have them.
+  EXPECT_EQ(error(line_at("1790000000000000000")),
+            "f:1: the time must be from 0 to 1e+15 milliseconds, not 1.79e+18");
+  EXPECT_NE(error(line_at("1") + line_at("1e308")).find("f:2: the time must be"),
+            std::string::npos);
+  EXPECT_NE(error(line_at("0") + line_at("1e13")).find("days apart, more than 366"),
+            std::string::npos);
+  // The moment is large, what lies between two is not.
+  const auto late = trace_conversations(line_at("10000000000000") + line_at("10000000000250"), "f",
+                                        {}, ids_vocabulary(10));
+  ASSERT_TRUE(late.ok()) << late.error().message;
+  EXPECT_EQ(late->conversations[1].at_s, 0.25);
+  const auto slow = trace_conversations(line_at("0") + line_at("86400000"), "f", {.speed = 1e-3},
+                                        ids_vocabulary(10));
+  EXPECT_FALSE(slow.ok()) << "a day a thousand times slower";
+}
+
+TEST(Trace, WhatGoesBackIsCountedAndSaid) {
+  const auto made = trace_conversations(line_at("5") + line_at("3") + line_at("4") + line_at("5"),
+                                        "f", {}, ids_vocabulary(10));
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->went_back, 2);
+  EXPECT_EQ(went_back_note("f", *made),
+            "f: 2 of its 4 requests came before one that stands above them; all are taken in the "
+            "order of their times");
+  const auto rising = trace_conversations(line_at("3") + line_at("3"), "f", {}, ids_vocabulary(10));
+  EXPECT_EQ(went_back_note("f", *rising), "");
+}
+
+TEST(Trace, IsBoundedInRequests) {
+  std::string text;
+  for (int i = 0; i < 6; ++i) text += line_at("1");
+  const TraceOptions options{.requests_max = 5};
+  const auto made = trace_conversations(text + "no request", "f", options, ids_vocabulary(10));
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().message, "f:6: more than 5 requests; --num-prompts takes the first ones");
+  TraceOptions first = options;
+  first.count = 5;
+  EXPECT_TRUE(trace_conversations(text, "f", first, ids_vocabulary(10)).ok());
+  const std::string long_line = line_at("1").substr(0, 16) + std::string(17 << 20, ' ') + "}";
+  EXPECT_NE(
+      trace_conversations(long_line, "f", {}, ids_vocabulary(10)).error().message.find("bytes"),
+      std::string::npos);
+}
+
+// Ids that no token of the prompt is left for take no memory, and change nothing.
+TEST(Trace, BlocksBehindThePromptAreNothing) {
+  const auto of = [](const std::string& ids) {
+    return trace_conversations(
+        R"({"timestamp":1,"input_length":600,"output_length":1,"hash_ids":[)" + ids + "]}", "f", {},
+        ids_vocabulary(100));
+  };
+  EXPECT_EQ(of("1,2,3,4").value().conversations[0].turns[0].ids,
+            of("1,2").value().conversations[0].turns[0].ids);
+  EXPECT_FALSE(of("1,2,3,\"x\"").ok());
 }
 
 TEST(OfferedLoad, A13_EachTurnIsARequestWithAllThatWasSaid) {

@@ -231,11 +231,12 @@ test("what if: what the page shows is what the route said, and a wrong knob is n
   assert.deepEqual([searchParams.get("pool"), searchParams.get("last"), searchParams.getAll("set")], ["scripted", "1h", ["scale_down_delay=120", "max=2"]]);
   const { runs, decisions } = await answer.json();
   assert.deepEqual(runs.map((run) => run.name), ["recorded", "played", "scale_down_delay=120, max=2"]);
+  assert.deepEqual(["late", "lost", "left", "failed_starts"].map((figure) => runs[0].figures[figure]), [null, null, null, null]);
   await page.waitForFunction(() => document.querySelectorAll("tbody tr").length >= 3);
   const known = (seconds) => (seconds === null ? "not known" : time(seconds));
   const shown = await table(page, "What was recorded, and what was played");
-  assert.deepEqual(shown.map((row) => row.slice(1)), runs.map(({ name, figures: of }) => [of.replica_hours.toFixed(3), String(of.most), `${of.started} (${of.failed_starts})`, String(of.direction_changes),
-    String(of.requests), name === "recorded" ? "not known" : String(of.late), known(of.held_mean_s), `${known(of.ttft_p50_s)}, ${known(of.ttft_p99_s)}`, of.cost === null ? "not known" : of.cost.toFixed(2)]));
+  assert.deepEqual(shown.map((row) => row.slice(1)), runs.map(({ figures: of }) => [of.replica_hours.toFixed(3), String(of.most), `${of.started} (${of.failed_starts ?? "not known"})`, String(of.direction_changes),
+    String(of.requests), of.late === null ? "not known" : String(of.late), known(of.held_mean_s), `${known(of.ttft_p50_s)}, ${known(of.ttft_p99_s)}`, of.cost === null ? "not known" : of.cost.toFixed(2)]));
   assert.ok(plain(await page.locator("main").innerText()).includes(`${decisions} decisions in`));
   await page.getByLabel("Other knobs").fill(`maxx=3 ${kHostile}`);
   await page.getByRole("button", { name: "Play" }).click();
