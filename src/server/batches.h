@@ -9,7 +9,7 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <istream>
 #include <functional>
 #include <list>
 #include <map>
