@@ -9,8 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <istream>
 #include <functional>
+#include <istream>
 #include <list>
 #include <map>
 #include <memory>

@@ -39,7 +39,7 @@ class RowCipher {
   std::string row_;
 };
 
-// Of several texts one, from which each could be told again.
+// Of several texts one, from which each could be made again.
 std::string row_name(std::initializer_list<std::string_view> parts);
 
 class TenantKeys {
