@@ -58,9 +58,12 @@ TEST(FleetConditionsTest, ABudgetThatBurnsFiresAfterTheRulesTimeAndEndsAfterItsW
   pass(301, 10, 0);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "quiet") << "five good minutes";
   pass(900, 10, 0);
-  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "quiet");
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "firing")
+      << "its short window is half an hour";
   EXPECT_EQ(said(conditions, "PeltonStreamsInterrupted"), "quiet");
   EXPECT_DOUBLE_EQ(budget(conditions, "bad"), 0);
+  pass(660, 10, 0);
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "quiet") << "half an hour, and a minute";
 }
 
 // Of one of `budgets`.
