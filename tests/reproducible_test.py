@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same sources, packed twice: here, and from a copy in another folder, later, with another umask, home, time zone and language; the same
+"""The same sources, packed twice: here, and from a copy in another folder, later, with another umask, home and time zone; the same
 .deb, the same image, and so the same binary. And some files compiled in both without any cache: the same code. Only in ./test --full.
 
 usage: reproducible_test.py BINARY BUILD_FOLDER
@@ -53,7 +53,7 @@ class Reproducible(unittest.TestCase):
         home.mkdir(exist_ok=True)
         cache = os.environ.get("CCACHE_DIR") or run("ccache", "--get-config", "cache_dir").strip()
         return {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "HOME": str(home), "USER": "somebody", "LOGNAME": "somebody", "TZ": "Asia/Kathmandu",
-                "LC_ALL": "C", "CCACHE_DIR": cache, "PELTON_TESTS": "OFF"}
+                "CCACHE_DIR": cache, "PELTON_TESTS": "OFF"}
 
     def compiled(self, where, source):
         """Its code and data as the compiler makes them there, asked anew."""
