@@ -1,5 +1,7 @@
 #include "apps/batches_flags.h"
 
+#include "apps/response_store_flags.h"
+
 namespace pelton::apps {
 
 using cli::Flag;
@@ -52,8 +54,10 @@ std::vector<Flag> batches_flags() {
 Result<std::unique_ptr<store::BatchStore>> open_batch_store(const cli::Arguments& arguments,
                                                             const base::Clock& clock) {
   if (!arguments.has("--batches")) return std::unique_ptr<store::BatchStore>();
+  TRY_ASSIGN(const std::vector<std::string> secrets, store_secrets(arguments));
   return store::BatchStore::open(arguments.text("--batches"),
-                                 {.bytes_max = arguments.integer("--batches-bytes")}, clock);
+                                 {.bytes_max = arguments.integer("--batches-bytes")}, clock,
+                                 secrets);
 }
 
 server::Batches::Options batches_options(const cli::Arguments& arguments) {

@@ -12,6 +12,7 @@
 
 #include "apps/argument_copy.h"
 #include "apps/rank.h"
+#include "apps/store_verbs.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/mapping_fault.h"
@@ -129,6 +130,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
   for (pelton::cli::Verb& verb : apps::fleet_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::kv_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::weights_verbs()) verbs.push_back(std::move(verb));
+  for (pelton::cli::Verb& verb : apps::store_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(apps::capacity_plan_verb());
   for (pelton::cli::Verb& verb : apps::chain_verbs()) verbs.push_back(std::move(verb));
   return verbs;

@@ -136,8 +136,9 @@ Result<void> write_answers(const store::StoredBatch& batch, store::BatchStore& s
     std::ofstream file(partial, std::ios::binary | std::ios::trunc);
     for (const std::string& id : {batch.output_file, batch.error_file}) {
       if (id.empty()) continue;
-      std::ifstream content(store.content_path(id), std::ios::binary);
-      file << content.rdbuf();
+      TRY_ASSIGN(const std::unique_ptr<std::istream> content,
+                 store.open_content({.owner = batch.owner, .id = id}));
+      file << content->rdbuf();
     }
     file.flush();
     if (!file) {

@@ -40,6 +40,9 @@ if(PELTON_CCACHE)
   # Relative to the checkout, so that a fresh clone finds what another one has compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
                                   CCACHE_NOHASHDIR=1 ${PELTON_CCACHE})
+else()
+  # As ccache has it: files are called the same in whatever folder they are compiled.
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=../..)
 endif()
 find_program(PELTON_MOLD mold)
 if(PELTON_MOLD AND NOT PELTON_FUZZ)

@@ -230,6 +230,8 @@ class Flags(unittest.TestCase):
             "fleet ls": [["fleet", "ls", "--admin", "http://127.0.0.1:1"], ["fleet", "ls"]],
             **{f"fleet {word}": [["fleet", word, "w"]] for word in ("show", "drain", "move", "undrain", "eject", "restore")},
             **{f"kv {word}": [["kv", word, f / "batch"], ["kv", word, f / "nowhere", "--tenant", "a"]] for word in ("ls", "erase")},
+            "store ls": [["store", "ls", f / "nowhere"], ["store", "ls", f / "words"]],
+            "store erase": [["store", "erase", f / "nowhere", "--tenant", "a"]],
             "kv check": [["kv", "check", f / "batch", "--kv-disk-key-file", f / "words"]],
             "weights serve": [["weights", "serve", f / "nowhere"]],  # would serve until it is ended
             "weights mirror": [["weights", "mirror", f"{self.url}/m", "{new}"]],  # no such model is there
@@ -329,7 +331,7 @@ class Flags(unittest.TestCase):
         """Started with that flag and stopped: 0, or refused by name at once."""
         f = self.folder
         files = {"--access-log-file": f / "access.log", "--api-key-file": f / "keys", "--step-log": f / "serve.steps",
-                 "--pin-prefix": f / "text.txt", "--reasoning-key-file": f / "secret", "--tls-cert": f / "cert.pem", "--tls-key": f / "key.pem",
+                 "--pin-prefix": f / "text.txt", "--reasoning-key-file": f / "secret", "--store-key-file": f / "secret", "--tls-cert": f / "cert.pem", "--tls-key": f / "key.pem",
                  "--tls-client-ca": f / "cert.pem", "--config": f / "pelton.toml", "--executor": None,
                  "--fleet-key-file": f / "keys"}
         words = [flag]

@@ -191,6 +191,16 @@ class Operators(unittest.TestCase):
             self.assertEqual((one["expr"], one["severity"]), (rule["expr"], rule["severity"]))
             seconds = int(rule["for"][:-1]) * {"s": 1, "m": 60, "h": 3600}[rule["for"][-1]]
             self.assertEqual(one["for_s"], seconds + (300 if one["name"] == "PeltonHeldLong" else 0), one["name"])
+        # And none is left out: those that a gateway cannot judge are named, with who can.
+        said = self.gateway.json("/v1/conditions")[1]
+        for one in said["elsewhere"]:
+            rule = alerts[one["name"]]
+            seconds = int(rule["for"][:-1]) * {"s": 1, "m": 60, "h": 3600}[rule["for"][-1]]
+            self.assertEqual((one["expr"], one["severity"], one["for_s"]), (rule["expr"], rule["severity"], seconds))
+            self.assertIn(one["where"], ("server", "prometheus"))
+        self.assertEqual(sorted({one["name"] for one in conditions}) + sorted(one["name"] for one in said["elsewhere"]),
+                         sorted({one["name"] for one in conditions}) + sorted(set(alerts) - {one["name"] for one in conditions}))
+        self.assertEqual([one["window_s"] for one in said["budgets"]], [900, 3600, 21600, 259200])
         self.assertEqual(self.gateway.ask("/v1/conditions", "POST", "{}")[0], 405)
 
     def test_other_pages_and_missing_tokens(self):

@@ -114,7 +114,7 @@ class Privacy(unittest.TestCase):
         self.statuses = []
         self.errors = []  # as clients read them
 
-    def serve(self):
+    def serve(self, *more):
         known = flags_known()
         loud = [flag for name, flags in (("--log-level", ["--log-level", "debug"]),
                                          ("--log-json", ["--log-json"])) if name in known for flag in flags]
@@ -127,7 +127,7 @@ class Privacy(unittest.TestCase):
                  "0", "--executor", f"modelled:{self.inputs}/script.json", "--api-key-file", str(self.inputs / "keys"),
                  "--response-store", f"sqlite:{self.left}/state/responses.db", "--access-log", "json",
                  "--access-log-file", str(self.left / "access.log"), "--otlp-endpoint",
-                 f"http://127.0.0.1:{self.collector.server_address[1]}", "--max-num-queued-reqs", "64", *loud],
+                 f"http://127.0.0.1:{self.collector.server_address[1]}", "--max-num-queued-reqs", "64", *loud, *more],
                 stdout=out, stderr=err, cwd=self.left,
                 env={"PATH": os.environ["PATH"], "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": home},
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (cores, cores)))
@@ -463,6 +463,56 @@ class Privacy(unittest.TestCase):
         stored = b"".join(path.read_bytes() for path in (self.left / "state").iterdir())
         self.assertIn(body["input"].encode(), stored, "this test would find it")
         self.assertEqual(self.ask("DELETE", "/v1/responses/" + name)[0], 200)
+        self.look_at_what_is_left()
+
+    def upload(self, content):
+        form = (f'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--b\r\nContent-Disposition: form-data; '
+                f'name="file"; filename="{self.canary("file name")}"\r\n\r\n{content}\r\n--b--\r\n')
+        status, text = self.ask("POST", "/v1/files", form, headers=[("Content-Type", "multipart/form-data; boundary=b")])
+        self.assertEqual(status, 200, text)
+        return json.loads(text)["id"]
+
+    def pelton(self, *words):
+        return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+
+    def test_what_is_stored_encrypted_stands_nowhere_and_goes_with_its_key(self):
+        secret, other = self.inputs / "store.key", self.inputs / "other.key"
+        secret.write_text("5" * 64 + "\n")
+        other.write_text("6" * 64 + "\n")
+        store = self.left / "state/responses.db"
+        encrypted = ("--batches", str(self.left / "batches"), "--store-key-file")
+        self.serve(*encrypted, str(secret))
+        status, text = self.ask("POST", "/v1/responses", {"input": self.canary("stored input")})
+        self.assertEqual(status, 200)
+        name = "/v1/responses/" + json.loads(text)["id"]
+        line = json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/responses",
+                           "body": {"model": "model", "input": self.canary("uploaded")}})
+        file = "/v1/files/" + self.upload(line)
+        self.assertEqual(self.ask("POST", "/v1/responses", {"input": self.canary("the other's")}, key=self.other_key)[0], 200)
+        self.server.kill()  # amid whatever it was at
+        self.server.wait()
+        left = self.look_at_what_is_left()
+        self.assertTrue({"responses.db", "responses.db.keys", "batches.keys", file.rsplit("/", 1)[1]} <= left, left)
+        keys = pathlib.Path(f"{store}.keys")
+        kept = keys.read_bytes()
+        for flags in ((), ("--store-key-file", other), ("--store-key-file", self.inputs / "none")):
+            refused = self.pelton("serve", self.inputs / "model", "--port", "0", "--executor", f"modelled:{self.inputs}/script.json",
+                                  "--response-store", f"sqlite:{store}", *flags)
+            self.assertEqual(refused.returncode, 3, refused.stderr)
+            self.assertIn("store-key-file" if flags[-1:] != (self.inputs / "none",) else "none", refused.stderr)
+        self.assertEqual(keys.read_bytes(), kept)
+        self.serve(*encrypted, str(secret))
+        self.assertEqual(self.ask("GET", name)[0], 200)
+        self.assertEqual(self.ask("GET", file + "/content"), (200, line.encode()))
+        self.assertEqual(self.ask("GET", name, key=self.other_key)[0], 404)
+        self.assertEqual(self.ask("DELETE", name)[0], 200)
+        self.server.terminate()
+        self.server.wait(60)
+        self.assertEqual(self.pelton("store", "ls", store).stdout, "jet: 1 entries, encrypted with a key of its own\n")
+        self.assertEqual(self.pelton("store", "erase", store, "--tenant", "jet").stdout, "1 entries erased\n")
+        self.assertEqual(self.pelton("store", "erase", self.left / "batches", "--tenant", "wheel").stdout, "1 entries erased\n")
+        self.assertEqual(self.pelton("store", "ls", store).stdout + self.pelton("store", "ls", self.left / "batches").stdout, "")
+        self.assertFalse(list((self.left / "batches/files").iterdir()))
         self.look_at_what_is_left()
 
 

@@ -21,6 +21,9 @@ const seconds = (value: number) => milliseconds(value * 1000);
 const share = (value: number) => (value * 100).toFixed(2) + " %";
 const value_of = (row: Row, value: number) => (row.name.startsWith("PeltonErrorBudget") ? share(value) : grouped(value));
 
+// Coarser samples begin a little after the window does.
+const looked_at = (row: Row) => (row.kept_s < row.window_s * 0.95 ? say(w.shorter, { kept: seconds(row.kept_s), window: seconds(row.window_s) }) : seconds(row.window_s));
+
 // Those that had begun, and those that had not.
 const lost_with_workers = (metrics: Metrics) => ["lost", "down"].reduce((sum, reason) => sum + metrics.value(kGateway + "retries_total", { reason }), 0)
   + metrics.value(kGateway + "migrations_total", { kind: "cold" });
@@ -28,6 +31,13 @@ const lost_with_workers = (metrics: Metrics) => ["lost", "down"].reduce((sum, re
 export class Health {
   private readonly figures = h("dl", { class: "facts live-now" });
   private readonly budget = h("dl", { class: "facts" });
+  private readonly budgets = new Table<Row>(w.budget_title, [
+    { name: w.columns.window, text: (row) => looked_at(row), short: true },
+    { name: w.columns.requests, text: (row) => grouped(row.requests), right: true },
+    { name: w.columns.bad, text: (row) => grouped(row.bad), right: true },
+    { name: w.columns.share, text: (row) => share(row.bad_share), right: true },
+    { name: w.columns.burn, text: (row) => "× " + row.burn.toFixed(1), right: true },
+  ]);
   private readonly budget_note = h("p", { class: "quiet" });
   private readonly ledger = h("dl", { class: "facts" });
   private readonly quiet = h("p", { class: "quiet", role: "status" });
@@ -61,7 +71,7 @@ export class Health {
   readonly element: HTMLElement = h("section", { class: "page live" }, h("h1", {}, w.title), this.poller.state, this.figures,
     h("div", { class: "panel" }, h("h2", {}, w.alerts), this.quiet, this.alerts.element,
       h("details", {}, h("summary", {}, w.all_alerts), this.all_alerts.element)),
-    h("div", { class: "panel" }, h("h2", {}, w.budget_title), this.budget_note, this.budget),
+    h("div", { class: "panel" }, h("h2", {}, w.budget_title), this.budget_note, this.budget, this.budgets.element),
     h("div", { class: "panel" }, h("h2", {}, w.workers), this.well, this.workers.element),
     h("div", { class: "panel" }, h("h2", {}, w.counters), this.nothing_done, this.counters.element),
     h("div", { class: "panel" }, h("h2", {}, w.ledger), h("p", { class: "quiet" }, w.ledger_note), this.ledger, this.held.element));
@@ -71,9 +81,9 @@ export class Health {
       { name: w.columns.state, text: (row) => w.states[row.state as keyof typeof w.states], mark: (row) => ({ firing: "down", pending: "suspect", quiet: "ready" }[row.state as string] ?? "") },
       { name: w.columns.alert, text: (row) => row.name, short: true },
       { name: w.columns.pool, text: (row) => plain(row.pool), short: true },
-      { name: w.columns.value, text: (row) => say(w.value, { value: value_of(row, row.value), limit: value_of(row, row.limit) }), right: true },
-      { name: w.columns.since, text: (row) => (row.state === "quiet" ? "" : say(w.since, { since: seconds(row.since_s), wanted: seconds(row.for_s) })), right: true },
-      { name: w.columns.window, text: (row) => (row.window_s === 0 ? w.now : row.kept_s < row.window_s ? say(w.shorter, { kept: seconds(row.kept_s), window: seconds(row.window_s) }) : seconds(row.window_s)) },
+      { name: w.columns.value, text: (row) => row.state === "elsewhere" ? "" : say(w.value, { value: value_of(row, row.value), limit: value_of(row, row.limit) }), right: true },
+      { name: w.columns.since, text: (row) => (row.state === "quiet" || row.state === "elsewhere" ? "" : say(w.since, { since: seconds(row.since_s), wanted: seconds(row.for_s) })), right: true },
+      { name: w.columns.window, text: (row) => row.state === "elsewhere" ? w.elsewhere[row.where as keyof typeof w.elsewhere] : row.window_s === 0 ? w.now : looked_at(row) },
       { name: w.columns.severity, text: (row) => row.severity },
     ]);
   }
@@ -93,8 +103,9 @@ export class Health {
     this.draw_ledger(ledger);
   }
 
-  private draw_alerts({ conditions, budget, history_s }: Row): void {
+  private draw_alerts({ conditions, budget, budgets, elsewhere, history_s }: Row): void {
     const rows = conditions as Row[];
+    const others = (elsewhere as Row[]).map((one): Row => ({ ...one, state: "elsewhere", pool: "" }));
     const order = ["firing", "pending", "quiet"];
     const sorted = [...rows].sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
     const key = (row: Row): [string, Row] => [`${row.name} ${row.pool}`, row];
@@ -103,10 +114,11 @@ export class Health {
     if (this.quiet.textContent !== said) this.quiet.textContent = said;
     this.alerts.element.hidden = loud.length === 0;
     this.alerts.draw(loud.map(key));
-    this.all_alerts.draw(sorted.map(key));
-    this.budget_note.textContent = say(w.budget_note, { minutes: (history_s / 60).toFixed(1), objective: share(1 - budget.objective) });
+    this.all_alerts.draw([...sorted, ...others].map(key));
+    this.budget_note.textContent = say(w.budget_note, { minutes: (budget.kept_s / 60).toFixed(1), kept: seconds(history_s), objective: share(1 - budget.objective) });
     this.budget.replaceChildren(fact(w.budget_requests, grouped(budget.requests)), fact(w.budget_bad, grouped(budget.bad)),
       fact(w.budget_share, share(budget.bad_share)), fact(w.burn, "× " + budget.burn.toFixed(1)));
+    this.budgets.draw((budgets as Row[]).map((one) => [String(one.window_s), one]));
   }
 
   private draw_workers(workers: Row[], has_lost: boolean): void {

@@ -41,9 +41,49 @@ constexpr std::array kRules = {
     Rule{"PeltonAutoscalerBlind", "pelton_autoscaler_alarm == 1", "ticket", 120},
 };
 
+// Those that need what a gateway does not count: a server's own figures, or weeks of them.
+struct Elsewhere {
+  std::string_view name;
+  std::string_view expr;
+  std::string_view severity;
+  double for_s = 0;
+  std::string_view where;  // "server": its metrics; "prometheus"
+};
+constexpr std::array kElsewhere = {
+    Elsewhere{"PeltonNotReady", "pelton_ready == 0", "page", 600, "server"},
+    Elsewhere{"PeltonQueueLong", "pelton_queue_wait_seconds > 30", "ticket", 300, "server"},
+    Elsewhere{"PeltonKvCacheFull",
+              R"(vllm:kv_cache_usage_perc{pool=""} > 0.95 and on (instance, model_name) )"
+              R"(increase(vllm:num_preemptions_total{pool=""}[10m]) > 0)",
+              "ticket", 600, "server"},
+    Elsewhere{"PeltonStepsFail", "increase(pelton_engine_steps_failed_total[5m]) > 0", "page", 0,
+              "server"},
+    Elsewhere{"PeltonNumericalErrors", "increase(pelton_numerical_errors_total[10m]) > 0", "page",
+              0, "server"},
+    Elsewhere{"PeltonFilesNearLimit", "process_open_fds / process_max_fds > 0.9", "ticket", 300,
+              "server"},
+    Elsewhere{"PeltonCertificateEnds",
+              "pelton_tls_certificate_expiry_timestamp_seconds - time() < 14 * 86400", "ticket",
+              3600, "server"},
+    Elsewhere{"PeltonTokenLatencyDrift",
+              "pelton:pool_request_seconds:rate1h / (pelton:pool_tokens:rate1h > 1) / "
+              "(avg_over_time(pelton:pool_request_seconds:rate1h[1w:1h] offset 1h) / "
+              "avg_over_time(pelton:pool_tokens:rate1h[1w:1h] offset 1h)) > 1.5 and on (pool) "
+              "pelton:pool_tokens:rate1h offset 1d > 0",
+              "ticket", 1800, "prometheus"},
+    Elsewhere{"PeltonTokenCostDrift",
+              "avg_over_time(pelton:replicas_paid:mean1h[1d:1h]) / "
+              "(avg_over_time(pelton:pool_tokens:rate1h[1d:1h]) > 1) / "
+              "(avg_over_time(pelton:replicas_paid:mean1h[6d:1h] offset 1d) / "
+              "avg_over_time(pelton:pool_tokens:rate1h[6d:1h] offset 1d)) > 1.5",
+              "ticket", 3600, "prometheus"},
+};
+
 constexpr double kFastBurn = 14.4;
 constexpr double kSlowBurn = 6;
 constexpr double kHour_s = 3600;
+constexpr std::array kBudgets_s = {900.0, kHour_s, 6 * kHour_s, 72 * kHour_s};
+constexpr int64_t kSecond_ns = 1'000'000'000;
 constexpr double kHeld_s = 300;  // that min_over_time() looks at, before the rule's own time
 constexpr double kFailedStarts = 3;
 constexpr double kLost = 2;
@@ -62,8 +102,16 @@ double time_until_firing(const Rule& rule) {
 
 }  // namespace
 
-FleetConditions::FleetConditions(int64_t now_ns) {
-  ring_[0].now_ns = now_ns;
+// Of each as many as its reach has steps, and some more for steps that come late.
+FleetConditions::FleetConditions(int64_t now_ns)
+    : rings_{Ring(910, 0), Ring(370, 60 * kSecond_ns), Ring(300, 900 * kSecond_ns)} {
+  newest_.now_ns = now_ns;
+  for (Ring& ring : rings_) ring.add(newest_);
+}
+
+void FleetConditions::Ring::add(const Sample& sample) {
+  if (noted_ > 0 && sample.now_ns - at(noted_ - 1).now_ns < step_ns_) return;
+  samples_[noted_++ % samples_.size()] = sample;
 }
 
 void FleetConditions::note(const Counts& counts, int64_t now_ns) {
@@ -78,7 +126,8 @@ void FleetConditions::note(const Counts& counts, int64_t now_ns) {
     sample.failed_starts[place] = pool.failed_starts;
     sample.lost[place] = pool.lost;
   }
-  ring_[noted_++ % kSamples] = sample;
+  newest_ = sample;
+  for (Ring& ring : rings_) ring.add(sample);
   now_ = counts;
   std::map<std::pair<std::string, std::string>, int64_t> since;
   for (const Found& one : look()) {
@@ -100,34 +149,37 @@ size_t FleetConditions::place_of(const std::string& pool) {
 }
 
 double FleetConditions::history_s() const {
-  const Sample& newest = ring_[(noted_ - 1) % kSamples];
-  const Sample& oldest = ring_[noted_ <= kSamples ? 0 : noted_ % kSamples];
-  return seconds(newest.now_ns - oldest.now_ns);
+  return seconds(newest_.now_ns - rings_.back().oldest().now_ns);
 }
 
-// The oldest one that is kept and not older than that.
-const FleetConditions::Sample& FleetConditions::before(double window_s) const {
-  const size_t kept = std::min(noted_, kSamples);
-  const int64_t from_ns =
-      ring_[(noted_ - 1) % kSamples].now_ns - static_cast<int64_t>(window_s * 1e9);
+const FleetConditions::Sample& FleetConditions::Ring::first_since(int64_t from_ns) const {
   // They rise with their numbers.
-  size_t low = noted_ - kept;
+  size_t low = noted_ - std::min(noted_, samples_.size());
   size_t high = noted_ - 1;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (ring_[middle % kSamples].now_ns >= from_ns) {
+    if (at(middle).now_ns >= from_ns) {
       high = middle;
     } else {
       low = middle + 1;
     }
   }
-  return ring_[low % kSamples];
+  return at(low);
+}
+
+// By the finest samples that go back so far.
+const FleetConditions::Sample& FleetConditions::before(double window_s) const {
+  const int64_t from_ns = newest_.now_ns - static_cast<int64_t>(window_s * 1e9);
+  for (const Ring& ring : rings_) {
+    if (ring.oldest().now_ns <= from_ns) return ring.first_since(from_ns);
+  }
+  return rings_.back().first_since(from_ns);
 }
 
 // 0 where no request has ended.
 double FleetConditions::bad_share(double window_s) const {
   const Sample& then = before(window_s);
-  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const Sample& now = newest_;
   const int64_t requests = now.requests - then.requests;
   if (requests <= 0) return 0;
   const int64_t bad = now.unserved - then.unserved + now.interrupted - then.interrupted;
@@ -135,7 +187,7 @@ double FleetConditions::bad_share(double window_s) const {
 }
 
 std::vector<FleetConditions::Found> FleetConditions::look() const {
-  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const Sample& now = newest_;
   const auto burns = [&](std::string_view name, double burn, double long_s, double short_s) {
     const double share = std::min(bad_share(long_s), bad_share(short_s));
     return Found{.name = name,
@@ -171,7 +223,7 @@ void FleetConditions::look_at_pool(const Pool& pool, std::vector<Found>& found) 
   if (!pool.is_scaled) return;
   const auto place = static_cast<size_t>(std::ranges::find(places_, pool.name) - places_.begin());
   if (place >= places_.size()) return;
-  const Sample& now = ring_[(noted_ - 1) % kSamples];
+  const Sample& now = newest_;
   const auto rise = [&](const std::array<int64_t, kPoolsMax> Sample::*counts, double window_s) {
     return static_cast<double>((now.*counts)[place] - (before(window_s).*counts)[place]);
   };
@@ -209,8 +261,7 @@ void FleetConditions::write(base::JsonWriter& w, const Found& found) const {
   const Rule& rule = rule_of(found.name);
   const auto since = since_ns_.find({std::string(found.name), found.pool});
   const bool is_true = since != since_ns_.end();
-  const double since_s =
-      is_true ? seconds(ring_[(noted_ - 1) % kSamples].now_ns - since->second) : 0;
+  const double since_s = is_true ? seconds(newest_.now_ns - since->second) : 0;
   const bool fires = is_true && since_s >= time_until_firing(rule);
   w.begin_object().key("name").string(found.name).key("pool").string(found.pool);
   w.key("severity").string(rule.severity);
@@ -226,19 +277,33 @@ std::string FleetConditions::body() const {
   std::lock_guard lock(mutex_);
   std::string text;
   base::JsonWriter w(text);
-  w.begin_object().key("history_s").number(history_s()).key("budget").begin_object();
-  const Sample& then = before(static_cast<double>(kSamples));
-  const Sample& now = ring_[(noted_ - 1) % kSamples];
-  const int64_t requests = now.requests - then.requests;
-  const int64_t bad = now.unserved - then.unserved + now.interrupted - then.interrupted;
+  w.begin_object().key("history_s").number(history_s()).key("budget");
+  write_budget(w, kBudget_s);
+  w.key("budgets").begin_array();
+  for (const double window_s : kBudgets_s) write_budget(w, window_s);
+  w.end_array();
+  w.key("conditions").begin_array();
+  for (const Found& one : look()) write(w, one);
+  w.end_array().key("elsewhere").begin_array();
+  for (const Elsewhere& one : kElsewhere) {
+    w.begin_object().key("name").string(one.name).key("severity").string(one.severity);
+    w.key("for_s").number(one.for_s).key("expr").string(one.expr);
+    w.key("where").string(one.where).end_object();
+  }
+  w.end_array().end_object();
+  return text;
+}
+
+void FleetConditions::write_budget(base::JsonWriter& w, double window_s) const {
+  const Sample& then = before(window_s);
+  const int64_t requests = newest_.requests - then.requests;
+  const int64_t bad = newest_.unserved - then.unserved + newest_.interrupted - then.interrupted;
   const double share = requests > 0 ? static_cast<double>(bad) / static_cast<double>(requests) : 0;
+  w.begin_object().key("window_s").number(window_s);
+  w.key("kept_s").number(seconds(newest_.now_ns - then.now_ns));
   w.key("objective").number(kObjective).key("requests").integer(requests);
   w.key("bad").integer(bad).key("bad_share").number(share);
   w.key("burn").number(share / kObjective).end_object();
-  w.key("conditions").begin_array();
-  for (const Found& one : look()) write(w, one);
-  w.end_array().end_object();
-  return text;
 }
 
 }  // namespace pelton::gateway

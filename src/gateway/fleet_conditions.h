@@ -1,8 +1,9 @@
 // Which alerts of deploy/metrics.toml would fire, by what this gateway itself has counted: for
-// whoever looks at its console, with a Prometheus or without one. Fifteen minutes of counters, one
-// sample a second, in fixed memory; a rule's longer window is as long as what is kept, and says so.
-// A rule's text and its numbers stand here again: tests/deploy_test.py holds them against the file.
-// Any thread; one lock.
+// whoever looks at its console, with a Prometheus or without one; and which are not for it to say.
+// Counters in fixed memory: one sample a second of fifteen minutes, one a minute of six hours, one
+// a quarter of an hour of three days. A window begins at the first sample in it; one that is longer
+// than what is kept is as long as that, and says so. A rule's text and its numbers stand here
+// again: tests/gateway_operators_test.py holds them against the file. Any thread; one lock.
 //
 // Example: 1 000 requests ended in the last five minutes, and 20 of them were not served: a share
 // of 0.02, which is more than 14.4 times the budget of 0.001. After two minutes of that
@@ -24,7 +25,7 @@ namespace pelton::gateway {
 
 class FleetConditions {
  public:
-  static constexpr size_t kSamples = 900;
+  static constexpr double kBudget_s = 900;
   static constexpr size_t kPoolsMax = 16;      // those behind them are not looked at
   static constexpr double kObjective = 0.001;  // of requests may be not served
 
@@ -55,9 +56,11 @@ class FleetConditions {
   // Once a second.
   void note(const Counts& counts, int64_t now_ns);
 
-  // {"history_s":…,"budget":{…},"conditions":[{"name","pool","severity","state","value","limit",
-  // "for_s","since_s","window_s","kept_s","expr"},…]}; `state`: "firing", "pending" (true, and not
-  // for long enough), "quiet". Of a rule of pools there is one for each of them.
+  // {"history_s":…,"budget":{…},"budgets":[{"window_s",…},…],"conditions":[{"name","pool",
+  // "severity","state","value","limit","for_s","since_s","window_s","kept_s","expr"},…],
+  // "elsewhere":[{"name","severity","for_s","expr","where"},…]}; `state`: "firing", "pending"
+  // (true, and not for long enough), "quiet". Of a rule of pools there is one for each of them.
+  // `budget`: of the last fifteen minutes.
   std::string body() const;
 
  private:
@@ -68,6 +71,22 @@ class FleetConditions {
     int64_t unserved = 0;
     std::array<int64_t, kPoolsMax> failed_starts{};
     std::array<int64_t, kPoolsMax> lost{};
+  };
+  // The newest samples that are so far apart, so many of them.
+  class Ring {
+   public:
+    Ring(size_t count, int64_t step_ns) : samples_(count), step_ns_(step_ns) {}
+    // If it is time for one.
+    void add(const Sample& sample);
+    const Sample& oldest() const { return at(noted_ <= samples_.size() ? 0 : noted_); }
+    // The oldest one that is not older than that, or the newest.
+    const Sample& first_since(int64_t from_ns) const;
+
+   private:
+    const Sample& at(size_t number) const { return samples_[number % samples_.size()]; }
+    std::vector<Sample> samples_;  // of a size that does not change
+    int64_t step_ns_;
+    size_t noted_ = 0;  // also those that are gone
   };
   // A rule, held against what is.
   struct Found {
@@ -85,12 +104,13 @@ class FleetConditions {
   std::vector<Found> look() const;
   void look_at_pool(const Pool& pool, std::vector<Found>& found) const;
   void write(base::JsonWriter& w, const Found& found) const;
+  void write_budget(base::JsonWriter& w, double window_s) const;
   double history_s() const;
 
   mutable std::mutex mutex_;
   // All guarded by mutex_.
-  std::array<Sample, kSamples> ring_;
-  size_t noted_ = 1;  // samples, also those that are gone
+  std::array<Ring, 3> rings_;  // each goes further back than the one before
+  Sample newest_;
   Counts now_;
   std::vector<std::string> places_;  // of pools in a sample
   std::map<std::pair<std::string, std::string>, int64_t>

@@ -58,9 +58,53 @@ TEST(FleetConditionsTest, ABudgetThatBurnsFiresAfterTheRulesTimeAndEndsAfterItsW
   pass(301, 10, 0);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "quiet") << "five good minutes";
   pass(900, 10, 0);
-  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "quiet");
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "firing")
+      << "its short window is half an hour";
   EXPECT_EQ(said(conditions, "PeltonStreamsInterrupted"), "quiet");
   EXPECT_DOUBLE_EQ(budget(conditions, "bad"), 0);
+  pass(660, 10, 0);
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "quiet") << "half an hour, and a minute";
+}
+
+// Of one of `budgets`.
+double within(const FleetConditions& conditions, double window_s, std::string_view key) {
+  const Result<Json> body = Json::parse(conditions.body());
+  for (const Json& one : body->find("budgets")->as_array()) {
+    if (one.number("window_s") == window_s) return one.number(key).value_or(-1);
+  }
+  return -1;
+}
+
+TEST(FleetConditionsTest, HoursAndDaysAreKeptInFixedMemory) {
+  FleetConditions conditions(0);
+  FleetConditions::Counts counts{.able = 1};
+  int64_t at = 0;
+  const auto pass = [&](int seconds, int64_t bad) {
+    for (int i = 0; i < seconds; ++i) {
+      counts.requests += 10;
+      counts.interrupted += bad;
+      conditions.note(counts, at += kSecond);
+    }
+  };
+  constexpr int kHour = 3600;
+  pass(kHour, 1);
+  pass(1000, 0);
+  EXPECT_DOUBLE_EQ(within(conditions, 900, "bad"), 0);
+  // The hour begins at a whole minute: at most one is missing.
+  EXPECT_NEAR(within(conditions, kHour, "bad"), kHour - 1000, 60);
+  EXPECT_NEAR(within(conditions, kHour, "kept_s"), kHour, 60);
+  EXPECT_DOUBLE_EQ(within(conditions, 6 * kHour, "bad"), kHour) << "all that there was";
+  EXPECT_DOUBLE_EQ(within(conditions, 6 * kHour, "kept_s"), kHour + 1000);
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "quiet") << "the last five minutes are good";
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "firing") << "by six hours and 30 minutes";
+  pass(6 * kHour, 0);
+  EXPECT_DOUBLE_EQ(within(conditions, 6 * kHour, "bad"), 0);
+  EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "quiet");
+  EXPECT_NEAR(within(conditions, 72 * kHour, "bad"), kHour, 900);
+  pass(72 * kHour, 0);
+  EXPECT_DOUBLE_EQ(within(conditions, 72 * kHour, "bad"), 0);
+  EXPECT_NEAR(within(conditions, 72 * kHour, "kept_s"), 72 * kHour, 900);
+  EXPECT_LE(conditions.body().size(), 8192u);
 }
 
 TEST(FleetConditionsTest, WorkersThatAreDownAndRequestsThatNobodyTakes) {

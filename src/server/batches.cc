@@ -1,9 +1,9 @@
 #include "server/batches.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <future>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ Again tried_again(const net::HttpResponse& response) {
 
 // The next line, without its end; false: there is none. One that is longer than may be is cut
 // there, one byte too long, and the rest of it skipped. Where the disk fails the file is bad().
-bool read_line(std::ifstream& file, size_t bytes_max, std::string& line) {
+bool read_line(std::istream& file, size_t bytes_max, std::string& line) {
   line.clear();
   for (;;) {
     const int byte = file.get();  // the buffer's own functions throw
@@ -131,7 +131,7 @@ struct Batches::InFlight {
 
 struct Batches::Run {
   StoredBatch batch;
-  std::ifstream file;
+  std::unique_ptr<std::istream> file;
   int64_t next = 0;        // of the lines that are requests, the one that is read next
   std::vector<bool> done;  // those that have a result
   std::list<Line> again;   // that the server had no room for
@@ -255,9 +255,13 @@ void Batches::begin(StoredBatch batch) {
   const auto run = std::make_shared<Run>();
   run->batch = std::move(batch);
   runs_.push_back(run);
-  run->file.open(parts_.store.content_path(run->batch.input_file), std::ios::binary);
-  if (!run->file && errno != ENOENT) return fail(run, unreadable(run->batch));
-  if (!run->file) {
+  Result<std::unique_ptr<std::istream>> file =
+      parts_.store.open_content({.owner = run->batch.owner, .id = run->batch.input_file});
+  if (!file.ok() && file.error().code != ErrorCode::kNotFound) {
+    return fail(run, unreadable(run->batch));
+  }
+  run->file = file.ok() ? *std::move(file) : std::make_unique<std::istringstream>();
+  if (!file.ok()) {
     run->note_file_error("file_not_found", "The input file cannot be read.");
     return end(run, BatchStatus::kFailed);
   }
@@ -274,8 +278,8 @@ void Batches::validate_some(const std::shared_ptr<Run>& run) {
   if (run->ended) return;
   std::string line;
   for (int i = 0; i < kLinesChecked; ++i) {
-    if (!read_line(run->file, static_cast<size_t>(options_.line_bytes_max), line)) {
-      return run->file.bad() ? fail(run, unreadable(run->batch)) : end_validation(run);
+    if (!read_line(*run->file, static_cast<size_t>(options_.line_bytes_max), line)) {
+      return run->file->bad() ? fail(run, unreadable(run->batch)) : end_validation(run);
     }
     ++run->physical_line;
     if (is_blank(line)) continue;
@@ -327,8 +331,8 @@ void Batches::end_validation(const std::shared_ptr<Run>& run) {
   batch.in_progress_at = parts_.store.now_s();
   const Result<void> updated = parts_.store.update_batch(batch);
   if (!updated.ok()) return fail(run, updated.error());
-  run->file.clear();
-  run->file.seekg(0);
+  run->file->clear();
+  run->file->seekg(0);
   begin_sending(run);
 }
 
@@ -407,7 +411,7 @@ std::optional<Batches::Line> Batches::next_line(Run& run) {
   }
   std::string text;
   while (run.next < run.batch.total &&
-         read_line(run.file, static_cast<size_t>(options_.line_bytes_max), text)) {
+         read_line(*run.file, static_cast<size_t>(options_.line_bytes_max), text)) {
     if (is_blank(text)) continue;
     const int64_t number = run.next++;
     if (run.done[static_cast<size_t>(number)]) continue;
@@ -430,7 +434,7 @@ std::optional<Batches::Line> Batches::next_line(Run& run) {
 
 // Its file has fewer lines than were validated, or cannot be read any more.
 void Batches::end_early(Run& run) {
-  const bool is_bad = run.file.bad();
+  const bool is_bad = run.file->bad();
   run.next = run.batch.total;
   post([this, id = run.batch.id, is_bad] {
     const auto found =
@@ -537,12 +541,12 @@ Result<void> Batches::keep(Run& run, int64_t number, bool is_error, const std::s
 // Each line that has no result yet gets this one.
 void Batches::omit_rest(Run& run, std::string_view code, std::string_view message) {
   run.again.clear();
-  run.file.clear();
-  run.file.seekg(0);
+  run.file->clear();
+  run.file->seekg(0);
   std::string text;
   for (int64_t number = 0; number < std::ssize(run.done);) {
     // Lines that are not there any more are counted all the same.
-    const bool is_there = read_line(run.file, static_cast<size_t>(options_.line_bytes_max), text);
+    const bool is_there = read_line(*run.file, static_cast<size_t>(options_.line_bytes_max), text);
     if (!is_there) text.clear();
     if (is_there && is_blank(text)) continue;
     const int64_t one = number++;

@@ -9,8 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <functional>
+#include <istream>
 #include <list>
 #include <map>
 #include <memory>

@@ -1,7 +1,7 @@
 // /v1/files: what batches read and write. Only its owner finds one.
 #include <charconv>
 #include <cstdio>
-#include <fstream>
+#include <istream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -96,12 +96,11 @@ BatchReply add_file(Batches& batches, const Call& call) {
 // when the last is out.
 class ContentSender : public std::enable_shared_from_this<ContentSender> {
  public:
-  ContentSender(Call call, Batches& batches, std::string path)
-      : call_(std::move(call)), batches_(batches), file_(path, std::ios::binary) {}
+  ContentSender(Call call, Batches& batches, std::unique_ptr<std::istream> file)
+      : call_(std::move(call)), batches_(batches), file_(std::move(file)) {}
 
   // On the call's thread.
   void start() {
-    if (!file_) return call_.send(api::not_found(call_.request.method, call_.request.path));
     call_.exchange->on_closed([self = shared_from_this()] { self->over_ = true; });
     call_.exchange->on_drained([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->ask();
@@ -119,11 +118,14 @@ class ContentSender : public std::enable_shared_from_this<ContentSender> {
     if (over_ || std::exchange(reading_, true)) return;
     batches_.post([self = shared_from_this()]() mutable {
       const auto piece = std::make_shared<std::string>(kPieceBytes, '\0');
-      self->file_.read(piece->data(), static_cast<std::streamsize>(piece->size()));
-      piece->resize(static_cast<size_t>(self->file_.gcount()));
+      self->file_->read(piece->data(), static_cast<std::streamsize>(piece->size()));
+      piece->resize(static_cast<size_t>(self->file_->gcount()));
+      const bool is_bad = self->file_->bad();
       const std::shared_ptr<net::Exchange> exchange = self->call_.exchange;
-      exchange->post([self = std::move(self), piece]() mutable {
+      exchange->post([self = std::move(self), piece, is_bad]() mutable {
         const std::shared_ptr<ContentSender> alive = std::move(self);
+        // What cannot be read is no end: the client sees that something is missing.
+        if (is_bad) return alive->break_off();
         alive->write(*piece);
       });
     });
@@ -143,9 +145,16 @@ class ContentSender : public std::enable_shared_from_this<ContentSender> {
     call_.exchange->finish();
   }
 
+  // Its exchange is dropped with it, once nothing there keeps it alive.
+  void break_off() {
+    over_ = true;
+    call_.exchange->on_closed([] {});
+  }
+
   Call call_;
   Batches& batches_;
-  std::ifstream file_;  // of whoever has `reading_`: the batches' thread, or the call's
+  const std::unique_ptr<std::istream>
+      file_;  // of whoever has `reading_`: the batches' thread, or the call's
   bool reading_ = false;
   bool over_ = false;
 };
@@ -157,13 +166,18 @@ void send_content(Call call, Services& services, const std::string& id) {
     const Result<store::StoredFile> found =
         batches->store().find_file({.owner = held->tenant, .id = id});
     const auto refused = std::make_shared<std::optional<api::ApiError>>();
+    const auto content = std::make_shared<std::unique_ptr<std::istream>>();
     if (!found.ok()) *refused = batch_error(found.error());
-    const std::string path = batches->store().content_path(id);
+    if (found.ok()) {
+      auto opened = batches->store().open_content({.owner = held->tenant, .id = id});
+      if (opened.ok()) *content = *std::move(opened);
+      if (!opened.ok()) *refused = batch_error(opened.error());
+    }
     const std::shared_ptr<net::Exchange> exchange = held->exchange;
-    exchange->post([held = std::move(held), batches, refused, path]() mutable {
+    exchange->post([held = std::move(held), batches, refused, content]() mutable {
       const std::shared_ptr<Call> asked = std::move(held);
       if (*refused) return asked->send(**refused);
-      std::make_shared<ContentSender>(std::move(*asked), *batches, path)->start();
+      std::make_shared<ContentSender>(std::move(*asked), *batches, std::move(*content))->start();
     });
   });
 }

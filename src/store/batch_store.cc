@@ -5,14 +5,17 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/batch_content.h"
+#include "store/sealed_content.h"
 #include "store/sqlite_file.h"
+#include "store/store_kinds.h"
 
 namespace pelton::store {
 namespace {
@@ -68,11 +71,6 @@ PRAGMA application_id = 1348813409;
 PRAGMA user_version = 1;
 )";
 
-constexpr SqliteFile::Kind kKind{.what = "batches",
-                                 .application_id = 0x50654261,  // "PeBa"
-                                 .format = 1,
-                                 .schema = kSchema};
-
 constexpr const char* kFileColumns = "id, owner, name, purpose, bytes, created_at, expires_at";
 constexpr const char* kBatchColumns =
     "id, owner, weight, endpoint, input_file, completion_window, metadata, status, created_at, "
@@ -120,63 +118,6 @@ StoredBatch batch_of(const Statement& row) {
           .errors = row.text_at(20)};
 }
 
-Error io_error(const std::string& path, std::string_view what) {
-  return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, std::strerror(errno)), ""};
-}
-
-// A file's content on its way to the disk: there under its name when all of it is.
-class ContentWriter {
- public:
-  explicit ContentWriter(std::string path)
-      : path_(std::move(path)),
-        partial_(path_ + ".partial"),
-        descriptor_(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {}
-  ~ContentWriter() {
-    if (descriptor_ < 0) return;
-    ::close(descriptor_);
-    if (!finished_) ::unlink(partial_.c_str());
-  }
-  ContentWriter(const ContentWriter&) = delete;
-  ContentWriter& operator=(const ContentWriter&) = delete;
-
-  Result<void> write(std::string_view bytes) {
-    if (descriptor_ < 0) return io_error(partial_, "cannot be made");
-    bytes_ += static_cast<int64_t>(bytes.size());
-    buffer_.append(bytes);
-    return buffer_.size() < kBufferBytes ? Result<void>() : flush();
-  }
-  Result<void> finish() {
-    if (descriptor_ < 0) return io_error(partial_, "cannot be made");
-    TRY(flush());
-    if (::fdatasync(descriptor_) != 0) return io_error(partial_, "cannot be written");
-    if (::rename(partial_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot be made");
-    finished_ = true;
-    return {};
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  static constexpr size_t kBufferBytes = size_t{1} << 20;
-
-  Result<void> flush() {
-    for (std::string_view left = buffer_; !left.empty();) {
-      const ssize_t count = ::write(descriptor_, left.data(), left.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return io_error(partial_, "cannot be written");
-      left.remove_prefix(static_cast<size_t>(count));
-    }
-    buffer_.clear();
-    return {};
-  }
-
-  const std::string path_;
-  const std::string partial_;
-  const int descriptor_;
-  std::string buffer_;
-  int64_t bytes_ = 0;
-  bool finished_ = false;
-};
-
 Error no_such_file(std::string_view id) {
   return {ErrorCode::kNotFound, fmt::format("No such File object: {}", id.substr(0, 64)), "id"};
 }
@@ -197,9 +138,19 @@ bool has_ended(BatchStatus status) {
          status == BatchStatus::kExpired || status == BatchStatus::kCancelled;
 }
 
+const SqliteFile::Kind& batches_kind() {
+  static constexpr SqliteFile::Kind kKind{.what = "batches",
+                                          .application_id = 0x50654261,  // "PeBa"
+                                          .format = 1,
+                                          .other_format = kEncryptedFormat,
+                                          .schema = kSchema};
+  return kKind;
+}
+
 Result<std::unique_ptr<BatchStore>> BatchStore::open(const std::string& folder,
                                                      const BatchBounds& bounds,
-                                                     const base::Clock& clock) {
+                                                     const base::Clock& clock,
+                                                     const TenantKeys::Secrets& secrets) {
   for (const std::string& path : {folder, folder + "/files"}) {
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
       return Error{ErrorCode::kBadConfig, io_error(path, "cannot be made").message, ""};
@@ -211,24 +162,44 @@ Result<std::unique_ptr<BatchStore>> BatchStore::open(const std::string& folder,
     return Error{ErrorCode::kBadConfig, fmt::format("{}/files is no folder", folder), ""};
   }
   TRY_ASSIGN(std::unique_ptr<SqliteFile> database,
-             SqliteFile::open(folder + "/batches.sqlite", kKind));
-  std::unique_ptr<BatchStore> store(new BatchStore(folder, std::move(database), bounds, clock));
+             SqliteFile::open(folder + "/batches.sqlite", batches_kind()));
+  TRY_ASSIGN(std::unique_ptr<TenantKeys> keys, keys_of(*database, folder, secrets));
+  std::unique_ptr<BatchStore> store(
+      new BatchStore(folder, std::move(database), std::move(keys), bounds, clock));
   TRY(store->prepare());
   return store;
 }
 
 BatchStore::BatchStore(std::string folder, std::unique_ptr<SqliteFile> database,
-                       const BatchBounds& bounds, const base::Clock& clock)
-    : folder_(std::move(folder)), bounds_(bounds), clock_(clock), database_(std::move(database)) {}
+                       std::unique_ptr<TenantKeys> keys, const BatchBounds& bounds,
+                       const base::Clock& clock)
+    : folder_(std::move(folder)),
+      bounds_(bounds),
+      clock_(clock),
+      database_(std::move(database)),
+      keys_(std::move(keys)) {}
 
 BatchStore::~BatchStore() = default;
 
 Result<void> BatchStore::prepare() {
+  if (keys_ != nullptr) {
+    TRY(encrypt_what_is_not());
+    TRY(put_sealed_in_place());
+    TRY(finish_erasures());
+  }
+  TRY(count_bytes());
+  TRY(drop_strangers());
+  return destroy_idle_keys();
+}
+
+Result<void> BatchStore::count_bytes() {
   TRY_ASSIGN(const int64_t contents, database_->number("SELECT ifnull(sum(bytes), 0) FROM files"));
   TRY_ASSIGN(const int64_t results,
              database_->number("SELECT ifnull(sum(length(CAST(text AS BLOB))), 0) FROM results"));
-  bytes_ = contents + results;
-  return drop_strangers();
+  TRY_ASSIGN(const int64_t lines, database_->number("SELECT count(*) FROM results"));
+  const auto overhead = static_cast<int64_t>(SealedContent::kOverheadBytes);
+  bytes_ = contents + results - (keys_ != nullptr ? lines * overhead : 0);
+  return {};
 }
 
 // "file-…", whole or ".partial"
@@ -236,6 +207,7 @@ bool is_own_name(std::string_view name) {
   if (!name.starts_with("file-")) return false;
   name.remove_prefix(5);
   if (name.ends_with(".partial")) name.remove_suffix(8);
+  if (name.ends_with(kSealedSuffix)) name.remove_suffix(kSealedSuffix.size());
   return name.size() >= 8 && std::ranges::all_of(name, [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
          });
@@ -276,8 +248,7 @@ std::string BatchStore::content_path(std::string_view id) const {
   return fmt::format("{}/files/{}", folder_, id);
 }
 
-template <typename Work>
-Result<void> BatchStore::transact(const Work& work) {
+Result<void> BatchStore::transact(const std::function<Result<void>()>& work) {
   TRY(database_->run("BEGIN IMMEDIATE"));
   Result<void> done = work();
   if (done.ok()) done = database_->run("COMMIT");
@@ -286,8 +257,9 @@ Result<void> BatchStore::transact(const Work& work) {
   return done;
 }
 
-Result<void> BatchStore::write_content(std::string_view id, std::string_view content) const {
-  ContentWriter writer(content_path(id));
+Result<void> BatchStore::write_content(const StoredFile& file, std::string_view content) {
+  TRY_ASSIGN(RowCipher cipher, cipher_for(file.owner, row_of(file)));
+  ContentWriter writer(content_path(file.id), std::move(cipher));
   TRY(writer.write(content));
   return writer.finish();
 }
@@ -296,7 +268,9 @@ Result<void> BatchStore::insert_file(const StoredFile& file) {
   Statement add(database_->handle(),
                 "INSERT INTO files (id, owner, name, purpose, bytes, created_at, expires_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)");
-  add.text(file.id).text(file.owner).text(file.name).text(file.purpose);
+  TRY_ASSIGN(const RowCipher cipher, cipher_for(file.owner, row_of(file)));
+  const std::string name = cipher.seal("name", file.name);
+  add.text(file.id).text(file.owner).value(name, cipher.encrypts()).text(file.purpose);
   add.number(file.bytes).number(file.created_at).number(file.expires_at);
   return add.step() == Step::kDone ? Result<void>() : database_->error("cannot be written");
 }
@@ -316,7 +290,7 @@ Result<StoredFile> BatchStore::add_file(StoredFile file, std::string_view conten
                              file.bytes, bounds_.bytes_max, bytes_),
                  "file"};
   }
-  TRY(write_content(file.id, content));
+  TRY(write_content(file, content));
   if (const Result<void> added = insert_file(file); !added.ok()) {
     ::unlink(content_path(file.id).c_str());
     return added.error();
@@ -325,16 +299,34 @@ Result<StoredFile> BatchStore::add_file(StoredFile file, std::string_view conten
   return file;
 }
 
-Result<StoredFile> BatchStore::find_file(const Key& key) {
+Result<StoredFile> BatchStore::read_file(const Key& key) {
   Statement row(
       database_->handle(),
       fmt::format("SELECT {} FROM files WHERE id = ? AND owner = ?", kFileColumns).c_str());
   const Step step = row.text(key.id).text(key.owner).step();
   if (step == Step::kFailed) return database_->error("cannot be read");
   if (step == Step::kDone) return no_such_file(key.id);
-  StoredFile file = file_of(row);
+  Result<StoredFile> file = decrypted(file_of(row));
+  if (!file.ok() && file.error().code == ErrorCode::kNotFound) return no_such_file(key.id);
+  return file;
+}
+
+Result<StoredFile> BatchStore::find_file(const Key& key) {
+  TRY_ASSIGN(StoredFile file, read_file(key));
   if (file.expires_at != 0 && file.expires_at <= now_s()) return no_such_file(key.id);
   return file;
+}
+
+Result<std::unique_ptr<std::istream>> BatchStore::open_content(const Key& key) {
+  TRY_ASSIGN(const StoredFile file, read_file(key));
+  TRY_ASSIGN(RowCipher cipher, cipher_of(file.owner, row_of(file)));
+  auto content = std::make_unique<std::ifstream>(content_path(file.id), std::ios::binary);
+  if (!*content) {
+    if (errno == ENOENT) return no_such_file(key.id);
+    return io_error(content_path(file.id), "cannot be read");
+  }
+  if (!cipher.encrypts()) return std::unique_ptr<std::istream>(std::move(content));
+  return SealedContent::reader(std::move(content), std::move(cipher));
 }
 
 Result<void> BatchStore::remove_file(const Key& key) {
@@ -356,7 +348,7 @@ Result<void> BatchStore::remove_file(const Key& key) {
   if (drop.text(key.id).step() != Step::kDone) return database_->error("cannot be written");
   ::unlink(content_path(file.id).c_str());
   bytes_ -= file.bytes;
-  return {};
+  return destroy_key_if_idle(file.owner);
 }
 
 // Of the entry that a page begins behind: its number, or one that all are behind of.
@@ -383,7 +375,12 @@ Result<std::vector<StoredFile>> BatchStore::list_files(const Page& page) {
   rows.number(now_s()).number(page.limit);
   std::vector<StoredFile> files;
   Step step = rows.step();
-  for (; step == Step::kRow; step = rows.step()) files.push_back(file_of(rows));
+  for (; step == Step::kRow; step = rows.step()) {
+    Result<StoredFile> file = decrypted(file_of(rows));
+    if (!file.ok() && file.error().code == ErrorCode::kNotFound) continue;
+    if (!file.ok()) return file.error();
+    files.push_back(*std::move(file));
+  }
   if (step == Step::kFailed) return database_->error("cannot be read");
   return files;
 }
@@ -391,12 +388,15 @@ Result<std::vector<StoredFile>> BatchStore::list_files(const Page& page) {
 Result<void> BatchStore::write_batch(const char* sql, const StoredBatch& batch) {
   Statement row(database_->handle(), sql);
   row.text(batch.id).text(batch.owner).real(batch.weight).text(batch.endpoint);
-  row.text(batch.input_file).text(batch.window).text(batch.metadata);
+  TRY_ASSIGN(const RowCipher cipher, cipher_for(batch.owner, row_of(batch)));
+  const std::string metadata = cipher.seal("metadata", batch.metadata);
+  const std::string errors = cipher.seal("errors", batch.errors);
+  row.text(batch.input_file).text(batch.window).value(metadata, cipher.encrypts());
   row.number(static_cast<int64_t>(batch.status)).number(batch.created_at);
   row.number(batch.expires_at).number(batch.output_age_s).number(batch.in_progress_at);
   row.number(batch.finalizing_at).number(batch.cancelling_at).number(batch.ended_at);
   row.number(batch.total).number(batch.completed).number(batch.failed);
-  row.text(batch.output_file).text(batch.error_file).text(batch.errors);
+  row.text(batch.output_file).text(batch.error_file).value(errors, cipher.encrypts());
   return row.step() == Step::kDone ? Result<void>() : database_->error("cannot be written");
 }
 
@@ -441,7 +441,9 @@ Result<StoredBatch> BatchStore::find_batch(const Key& key) {
   const Step step = row.text(key.id).text(key.owner).step();
   if (step == Step::kFailed) return database_->error("cannot be read");
   if (step == Step::kDone) return no_such_batch(key.id);
-  return batch_of(row);
+  Result<StoredBatch> batch = decrypted(batch_of(row));
+  if (!batch.ok() && batch.error().code == ErrorCode::kNotFound) return no_such_batch(key.id);
+  return batch;
 }
 
 Result<std::vector<StoredBatch>> BatchStore::list_batches(const Page& page) {
@@ -452,27 +454,36 @@ Result<std::vector<StoredBatch>> BatchStore::list_batches(const Page& page) {
       kBatchColumns, page.ascending ? ">" : "<", page.ascending ? "ASC" : "DESC");
   Statement rows(database_->handle(), sql.c_str());
   rows.text(page.owner).number(behind).number(page.limit);
-  std::vector<StoredBatch> batches;
-  Step step = rows.step();
-  for (; step == Step::kRow; step = rows.step()) batches.push_back(batch_of(rows));
-  if (step == Step::kFailed) return database_->error("cannot be read");
-  return batches;
+  return decrypted_batches(rows);
 }
 
 Result<std::vector<StoredBatch>> BatchStore::unfinished_batches() {
   const std::string sql =
       fmt::format("SELECT {} FROM batches WHERE NOT {} ORDER BY number", kBatchColumns, kHasEnded);
   Statement rows(database_->handle(), sql.c_str());
+  return decrypted_batches(rows);
+}
+
+// Those whose tenant's key is there.
+Result<std::vector<StoredBatch>> BatchStore::decrypted_batches(Statement& rows) {
   std::vector<StoredBatch> batches;
   Step step = rows.step();
-  for (; step == Step::kRow; step = rows.step()) batches.push_back(batch_of(rows));
+  for (; step == Step::kRow; step = rows.step()) {
+    Result<StoredBatch> batch = decrypted(batch_of(rows));
+    if (!batch.ok() && batch.error().code == ErrorCode::kNotFound) continue;
+    if (!batch.ok()) return batch.error();
+    batches.push_back(*std::move(batch));
+  }
   if (step == Step::kFailed) return database_->error("cannot be read");
   return batches;
 }
 
 Result<void> BatchStore::add_result(std::string_view batch, const LineResult& result) {
+  TRY_ASSIGN(const RowCipher cipher, cipher_of_result(batch, result.line));
+  const std::string text = cipher.seal(result.is_error ? "error" : "output", result.text);
   Statement add(database_->handle(), "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)");
-  add.text(batch).number(result.line).number(result.is_error ? 1 : 0).text(result.text);
+  add.text(batch).number(result.line).number(result.is_error ? 1 : 0);
+  add.value(text, cipher.encrypts());
   if (add.step() != Step::kDone) return database_->error("cannot be written");
   if (sqlite3_changes(database_->handle()) > 0) {
     bytes_ += static_cast<int64_t>(result.text.size());
@@ -499,15 +510,19 @@ Result<void> BatchStore::visit_results(std::string_view batch, const VisitResult
   rows.text(batch);
   Step step = rows.step();
   for (; step == Step::kRow; step = rows.step()) {
-    TRY(visit(
-        {.line = rows.number_at(0), .is_error = rows.number_at(1) != 0, .text = rows.bytes_at(2)}));
+    const bool is_error = rows.number_at(1) != 0;
+    TRY_ASSIGN(const RowCipher cipher, cipher_of_result(batch, rows.number_at(0)));
+    const auto text = cipher.open(is_error ? "error" : "output", rows.bytes_at(2));
+    if (!text) return not_decrypted("result of batch", batch);
+    TRY(visit({.line = rows.number_at(0), .is_error = is_error, .text = *text}));
   }
   return step == Step::kFailed ? Result<void>(database_->error("cannot be read")) : Result<void>();
 }
 
 // Written before its row: a content without a row is dropped at the next start, and made anew.
 Result<void> BatchStore::make_output(StoredBatch& batch, bool is_error, const std::string& id) {
-  ContentWriter writer(content_path(id));
+  TRY_ASSIGN(RowCipher cipher, cipher_for(batch.owner, row_name({batch.owner, "file", id})));
+  ContentWriter writer(content_path(id), std::move(cipher));
   TRY(visit_results(batch.id, [&](const LineResult& result) -> Result<void> {
     return result.is_error == is_error ? writer.write(result.text) : Result<void>();
   }));
@@ -553,6 +568,7 @@ Result<void> BatchStore::drop_expired() {
     if (drop.text(file.id).step() != Step::kDone) return database_->error("cannot be written");
     ::unlink(content_path(file.id).c_str());
     bytes_ -= file.bytes;
+    TRY(destroy_key_if_idle(file.owner));
   }
   return {};
 }

@@ -1,12 +1,14 @@
 // Files that callers upload and batches of requests that are made of them, in one folder: a SQLite
 // file with what is known of them and the results of batches that run, and each file's content as
 // a file of its own. A batch's result is there once for each of its lines or not at all, whatever
-// happens to the process; its output files are made of these when it ends. One process has the
-// folder. One thread at a time.
+// happens to the process; its output files are made of these when it ends. With secrets, contents,
+// results and what callers name or note are encrypted. One process has the folder. One thread at a
+// time.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <istream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,10 +17,12 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "store/tenant_keys.h"
 
 namespace pelton::store {
 
 class SqliteFile;
+class Statement;
 
 struct StoredFile {
   std::string id;
@@ -78,11 +82,13 @@ struct BatchBounds {
 
 class BatchStore {
  public:
-  // Makes the folder if there is none. `clock` outlives the store. Errors: kBadConfig if it holds
-  // something else or another process has it; kIo.
+  // Makes the folder if there is none. With `secrets` what it holds is encrypted, and what is not
+  // yet is from then on. `clock` outlives the store. Errors: kBadConfig if it holds something else,
+  // another process has it or the secrets are not its own; kIo.
   static Result<std::unique_ptr<BatchStore>> open(const std::string& folder,
                                                   const BatchBounds& bounds,
-                                                  const base::Clock& clock);
+                                                  const base::Clock& clock,
+                                                  const TenantKeys::Secrets& secrets = {});
   ~BatchStore();
 
   struct Key {
@@ -99,6 +105,9 @@ class BatchStore {
   Result<StoredFile> find_file(const Key& key);  // kNotFound, kIo
   // Errors: kNotFound, kIo; kInvalidArgument while a batch reads it.
   Result<void> remove_file(const Key& key);
+  // Whether its time has come or not. Bad when it is read where the disk fails, and where it is not
+  // what was written. May be sought to its beginning. Errors: kNotFound, kIo.
+  Result<std::unique_ptr<std::istream>> open_content(const Key& key);
   std::string content_path(std::string_view id) const;
 
   // Newest first unless `ascending`; those behind the one of id `after`.
@@ -142,23 +151,42 @@ class BatchStore {
   Result<void> drop_expired();
 
  private:
-  BatchStore(std::string folder, std::unique_ptr<SqliteFile> database, const BatchBounds& bounds,
-             const base::Clock& clock);
+  BatchStore(std::string folder, std::unique_ptr<SqliteFile> database,
+             std::unique_ptr<TenantKeys> keys, const BatchBounds& bounds, const base::Clock& clock);
   Result<void> prepare();
+  Result<void> count_bytes();
+  Result<void> encrypt_what_is_not();
+  Result<void> encrypt_files();
+  Result<void> encrypt_batches();
+  Result<void> encrypt_results();
+  Result<void> put_sealed_in_place();
+  Result<void> finish_erasures();
+  Result<int64_t> erase_rows(const std::string& owner);
+  // Of tenants that have nothing here any more.
+  Result<void> destroy_idle_keys();
+  Result<void> destroy_key_if_idle(const std::string& owner);
+  // Of one that is written; of one that is read: kNotFound if its key was destroyed.
+  Result<RowCipher> cipher_for(std::string_view owner, std::string row);
+  Result<RowCipher> cipher_of(std::string_view owner, std::string row);
+  Result<RowCipher> cipher_of_result(std::string_view batch, int64_t line);
+  Result<StoredFile> decrypted(StoredFile file);
+  Result<StoredBatch> decrypted(StoredBatch batch);
+  Result<std::vector<StoredBatch>> decrypted_batches(Statement& rows);
   Result<void> drop_strangers();
+  Result<StoredFile> read_file(const Key& key);
   Result<int64_t> count_of(const char* what, std::string_view owner);
-  Result<void> write_content(std::string_view id, std::string_view content) const;
+  Result<void> write_content(const StoredFile& file, std::string_view content);
   Result<void> insert_file(const StoredFile& file);
   Result<void> write_batch(const char* sql, const StoredBatch& batch);
   Result<int64_t> position_of(const char* sql, const Page& page);
   Result<void> make_output(StoredBatch& batch, bool is_error, const std::string& id);
-  template <typename Work>
-  Result<void> transact(const Work& work);
+  Result<void> transact(const std::function<Result<void>()>& work);
 
   const std::string folder_;
   const BatchBounds bounds_;
   const base::Clock& clock_;
   const std::unique_ptr<SqliteFile> database_;
+  const std::unique_ptr<TenantKeys> keys_;  // null: nothing is encrypted
   int64_t bytes_ = 0;
 };
 

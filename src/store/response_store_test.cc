@@ -1,4 +1,4 @@
-// Both stores by the same tests.
+// All stores by the same tests.
 #include "store/response_store.h"
 
 #include <algorithm>
@@ -39,14 +39,16 @@ StoredResponse response(std::string id, std::string previous, std::string owner 
   return made;
 }
 
-enum class Kind { kMemory, kSqlite };
+enum class Kind { kMemory, kSqlite, kEncrypted };
 
 class ResponseStoreTest : public testing::TestWithParam<Kind> {
  protected:
   std::unique_ptr<ResponseStore> open(const StoreBounds& bounds) {
     if (GetParam() == Kind::kMemory) return std::make_unique<MemoryResponseStore>(bounds, clock_);
-    Result<std::unique_ptr<ResponseStore>> store =
-        SqliteResponseStore::open(folder_.path("responses.db"), bounds, clock_, log_);
+    Result<std::unique_ptr<ResponseStore>> store = SqliteResponseStore::open(
+        folder_.path("responses.db"), bounds, clock_, log_,
+        GetParam() == Kind::kEncrypted ? TenantKeys::Secrets{std::string(32, 's')}
+                                       : TenantKeys::Secrets{});
     EXPECT_TRUE(store.ok()) << (store.ok() ? "" : store.error().message);
     return std::move(store).value();
   }
@@ -186,9 +188,12 @@ TEST_P(ResponseStoreTest, NoMixOfStepsBreaksAHistory) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, ResponseStoreTest, testing::Values(Kind::kMemory, Kind::kSqlite),
+INSTANTIATE_TEST_SUITE_P(All, ResponseStoreTest,
+                         testing::Values(Kind::kMemory, Kind::kSqlite, Kind::kEncrypted),
                          [](const auto& kind) {
-                           return kind.param == Kind::kMemory ? "Memory" : "Sqlite";
+                           return kind.param == Kind::kMemory   ? "Memory"
+                                  : kind.param == Kind::kSqlite ? "Sqlite"
+                                                                : "Encrypted";
                          });
 
 TEST(SqliteResponseStore, OutlivesTheProcess) {

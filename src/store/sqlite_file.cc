@@ -1,5 +1,7 @@
 #include "store/sqlite_file.h"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -66,8 +68,9 @@ Result<void> SqliteFile::prepare(const Kind& kind) {
   if (application == 0) TRY(run(kind.schema));
   TRY(run(kind.later));
   TRY_ASSIGN(const int64_t format, number("PRAGMA user_version"));
-  if (format != kind.format) {
-    return not_ours(fmt::format("has format {}; this program knows {}", format, kind.format));
+  if (format != kind.format && format != kind.other_format) {
+    const int64_t newest = std::max(kind.format, kind.other_format);
+    return not_ours(fmt::format("has format {}; this program knows {}", format, newest));
   }
   return run("COMMIT");
 }

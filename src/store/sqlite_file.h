@@ -21,6 +21,7 @@ class SqliteFile {
     std::string_view what;       // "responses", for messages
     int64_t application_id = 0;  // that the schema sets
     int64_t format = 1;          // likewise, user_version
+    int64_t other_format = 1;    // that it may have as well
     const char* schema = "";     // of a new file
     const char* later = "";      // what files of before lack: CREATE TABLE IF NOT EXISTS
   };
@@ -75,6 +76,10 @@ class Statement {
   Statement& blob(const void* bytes, size_t size) {
     sqlite3_bind_blob64(statement_, ++bound_, size == 0 ? "" : bytes, size, SQLITE_STATIC);
     return *this;
+  }
+  Statement& bytes(std::string_view value) { return blob(value.data(), value.size()); }
+  Statement& value(std::string_view value, bool is_binary) {
+    return is_binary ? bytes(value) : text(value);
   }
 
   enum class Step { kRow, kDone, kFailed };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "store/sqlite_file.h"
+#include "store/store_kinds.h"
 
 namespace pelton::store {
 namespace {
@@ -45,30 +46,42 @@ CREATE TABLE IF NOT EXISTS unfinished (
 ) WITHOUT ROWID;
 )";
 
-constexpr SqliteFile::Kind kKind{.what = "responses",
-                                 .application_id = 0x50656c74,  // "Pelt"
-                                 .format = 1,
-                                 .schema = kSchema,
-                                 .later = kUnfinishedSchema};
-
 using Step = Statement::Step;
 
-std::vector<TokenId> tokens_at(const Statement& row, int column) {
-  const std::string_view bytes = row.bytes_at(column);
+std::vector<TokenId> tokens_of(std::string_view bytes) {
   std::vector<TokenId> tokens(bytes.size() / sizeof(TokenId));
   if (!tokens.empty()) std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(TokenId));
   return tokens;
 }
 
+std::string_view bytes_of(const std::vector<TokenId>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(TokenId)};
+}
+
+// What a response is encrypted for: nobody can give it to another tenant, or to another history.
+std::string row_of(const StoredResponse& response) {
+  return row_name({response.owner, response.id, response.previous});
+}
+
 }  // namespace
 
-Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::string& path,
-                                                                 const StoreBounds& bounds,
-                                                                 const base::Clock& clock,
-                                                                 base::Log& log) {
-  TRY_ASSIGN(std::unique_ptr<SqliteFile> database, SqliteFile::open(path, kKind));
+const SqliteFile::Kind& responses_kind() {
+  static constexpr SqliteFile::Kind kKind{.what = "responses",
+                                          .application_id = 0x50656c74,  // "Pelt"
+                                          .format = 1,
+                                          .other_format = kEncryptedFormat,
+                                          .schema = kSchema,
+                                          .later = kUnfinishedSchema};
+  return kKind;
+}
+
+Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(
+    const std::string& path, const StoreBounds& bounds, const base::Clock& clock, base::Log& log,
+    const TenantKeys::Secrets& secrets) {
+  TRY_ASSIGN(std::unique_ptr<SqliteFile> database, SqliteFile::open(path, responses_kind()));
+  TRY_ASSIGN(std::unique_ptr<TenantKeys> keys, keys_of(*database, path, secrets));
   std::unique_ptr<SqliteResponseStore> store(
-      new SqliteResponseStore(std::move(database), bounds, clock, log));
+      new SqliteResponseStore(std::move(database), std::move(keys), bounds, clock, log));
   if (const Result<void> prepared = store->prepare(); !prepared.ok()) {
     return Error{ErrorCode::kBadConfig, prepared.error().message, ""};
   }
@@ -76,13 +89,15 @@ Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::stri
 }
 
 SqliteResponseStore::SqliteResponseStore(std::unique_ptr<SqliteFile> database,
+                                         std::unique_ptr<TenantKeys> keys,
                                          const StoreBounds& bounds, const base::Clock& clock,
                                          base::Log& log)
     : bounds_(bounds),
       clock_(clock),
       log_(log),
       unix_minus_clock_ms_(clock.unix_ms() - clock.now_ns() / 1'000'000),
-      database_(std::move(database)) {}
+      database_(std::move(database)),
+      keys_(std::move(keys)) {}
 
 // The calendar as it was when the file was opened, and the steady clock since: ages do not jump
 // when somebody sets the time.
@@ -93,11 +108,154 @@ int64_t SqliteResponseStore::now_ms() const {
 SqliteResponseStore::~SqliteResponseStore() = default;
 
 Result<void> SqliteResponseStore::prepare() {
+  if (keys_ != nullptr) {
+    TRY(encrypt_what_is_not());
+    // Where nothing can be written just now, this is left to the next start.
+    const Result<void> erased = finish_erasures();
+    if (!erased.ok()) log_.error(erased.error().message);
+    if (keys_->wrapped_anew() > 0) {
+      log_.info(fmt::format("the response store: {} keys are wrapped by the first secret now",
+                            keys_->wrapped_anew()));
+    }
+  }
   TRY_ASSIGN(counts_.entries, database_->number("SELECT count(*) FROM responses"));
   TRY_ASSIGN(counts_.bytes, database_->number("SELECT ifnull(sum(bytes), 0) FROM responses"));
   // Where nothing can be written just now, this is left to the next start.
   TRY(if_it_can_be_written([&] { return keep_unfinished(); }));
-  return if_it_can_be_written([&] { return transact([&] { return shrink(); }); });
+  TRY(if_it_can_be_written([&] { return transact([&] { return shrink(); }); }));
+  const Result<void> destroyed = destroy_idle_keys();
+  if (!destroyed.ok()) log_.error(destroyed.error().message);
+  return {};
+}
+
+// What a process without secrets has left: all of it in one transaction, or none.
+Result<void> SqliteResponseStore::encrypt_what_is_not() {
+  TRY_ASSIGN(const bool encrypted, is_encrypted(*database_));
+  if (encrypted) return {};
+  TRY(transact([&]() -> Result<void> {
+    TRY(encrypt_table("responses"));
+    TRY(encrypt_table("unfinished"));
+    // Whether a tenant has anything left is asked at every deletion.
+    TRY(database_->run("CREATE INDEX owners ON responses (owner)"));
+    return mark_encrypted(*database_, *keys_);
+  }));
+  // Texts as they were lie in no page and not in the log.
+  return database_->run("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+}
+
+Result<void> SqliteResponseStore::encrypt_table(const char* table) {
+  const bool has_turn = std::string_view(table) == "responses";
+  std::string after;
+  for (;;) {
+    StoredResponse plain;
+    std::string turn;
+    {
+      Statement row(database_->handle(),
+                    fmt::format("SELECT id, owner, previous, body, input, output, {} FROM {} "
+                                "WHERE id > ? ORDER BY id LIMIT 1",
+                                has_turn ? "turn" : "''", table)
+                        .c_str());
+      const Step step = row.text(after).step();
+      if (step == Step::kFailed) return database_->error("cannot be read");
+      if (step == Step::kDone) return {};
+      plain = {.id = row.text_at(0), .owner = row.text_at(1), .previous = row.text_at(2)};
+      plain.body = row.text_at(3);
+      plain.input = row.text_at(4);
+      plain.output = row.text_at(5);
+      turn = row.text_at(6);
+    }
+    TRY_ASSIGN(const RowCipher cipher, cipher_for(plain));
+    Statement write(database_->handle(),
+                    fmt::format("UPDATE {} SET body = ?, input = ?, output = ?{} WHERE id = ?",
+                                table, has_turn ? ", turn = ?" : "")
+                        .c_str());
+    const std::string body = cipher.seal("body", plain.body);
+    const std::string input = cipher.seal("input", plain.input);
+    const std::string output = cipher.seal("output", plain.output);
+    write.bytes(body).bytes(input).bytes(output);
+    if (has_turn) turn = cipher.seal("turn", turn);
+    if (has_turn) write.bytes(turn);
+    if (write.text(plain.id).step() != Step::kDone) return database_->error("cannot be written");
+    after = plain.id;
+  }
+}
+
+// Those whose process ended between a key's end and the rows'.
+Result<void> SqliteResponseStore::finish_erasures() {
+  TRY_ASSIGN(const std::vector<std::string> destroyed, keys_->destroyed());
+  for (const std::string& owner : destroyed) {
+    TRY(erase_rows(owner));
+    TRY(keys_->forget(owner));
+  }
+  return {};
+}
+
+Result<int64_t> erase_responses(const SqliteFile& database, const std::string& owner) {
+  Statement unfinished(database.handle(), "DELETE FROM unfinished WHERE owner = ?");
+  if (unfinished.text(owner).step() != Step::kDone) return database.error("cannot be written");
+  Statement drop(database.handle(), "DELETE FROM responses WHERE owner = ?");
+  if (drop.text(owner).step() != Step::kDone) return database.error("cannot be written");
+  return sqlite3_changes64(database.handle());
+}
+
+Result<int64_t> SqliteResponseStore::erase_rows(const std::string& owner) {
+  int64_t erased = 0;
+  TRY(transact([&]() -> Result<void> {
+    TRY_ASSIGN(erased, erase_responses(*database_, owner));
+    TRY_ASSIGN(counts_.entries, database_->number("SELECT count(*) FROM responses"));
+    TRY_ASSIGN(counts_.bytes, database_->number("SELECT ifnull(sum(bytes), 0) FROM responses"));
+    return {};
+  }));
+  TRY(database_->run("PRAGMA wal_checkpoint(TRUNCATE);"));
+  return erased;
+}
+
+Result<void> SqliteResponseStore::destroy_idle_keys() {
+  if (keys_ == nullptr) return {};
+  TRY_ASSIGN(const std::vector<std::string> owners, keys_->owners());
+  for (const std::string& owner : owners) TRY(destroy_key_if_idle(owner));
+  return {};
+}
+
+Result<void> SqliteResponseStore::destroy_key_if_idle(const std::string& owner) {
+  if (keys_ == nullptr) return {};
+  for (const char* sql : {"SELECT 1 FROM responses WHERE owner = ? LIMIT 1",
+                          "SELECT 1 FROM unfinished WHERE owner = ? LIMIT 1"}) {
+    Statement row(database_->handle(), sql);
+    const Step step = row.text(owner).step();
+    if (step == Step::kFailed) return database_->error("cannot be read");
+    if (step == Step::kRow) return {};
+  }
+  TRY(keys_->destroy(owner));
+  return keys_->forget(owner);
+}
+
+Result<RowCipher> SqliteResponseStore::cipher_for(const StoredResponse& response) {
+  if (keys_ == nullptr) return RowCipher();
+  TRY_ASSIGN(base::AuthenticatedCipher cipher, keys_->find_or_make(response.owner));
+  return RowCipher(std::move(cipher), row_of(response));
+}
+
+Result<RowCipher> SqliteResponseStore::cipher_of(const StoredResponse& response) {
+  if (keys_ == nullptr) return RowCipher();
+  TRY_ASSIGN(std::optional<base::AuthenticatedCipher> cipher, keys_->find(response.owner));
+  if (!cipher) return no_such_response(response.id);
+  return RowCipher(*std::move(cipher), row_of(response));
+}
+
+// Of a row as it lies there.
+Result<void> SqliteResponseStore::decrypt(StoredResponse& response, std::string_view turn) {
+  TRY_ASSIGN(const RowCipher cipher, cipher_of(response));
+  auto body = cipher.open("body", response.body);
+  auto input = cipher.open("input", response.input);
+  auto output = cipher.open("output", response.output);
+  const auto tokens = turn.empty() ? std::string() : cipher.open("turn", turn);
+  if (!body || !input || !output || !tokens) return not_decrypted("response", response.id);
+  response.body = *std::move(body);
+  response.input = *std::move(input);
+  response.output = *std::move(output);
+  response.turn = tokens_of(*tokens);
+  return {};
 }
 
 template <typename Work>
@@ -142,6 +300,12 @@ Result<void> SqliteResponseStore::keep_unfinished() {
               .input = row.text_at(5),
               .output = row.text_at(6)};
     }
+    Result<void> readable = decrypt(left, "");
+    if (!readable.ok()) {
+      if (readable.error().code != ErrorCode::kNotFound) log_.error(readable.error().message);
+      TRY(forget_unfinished(left.id));
+      continue;
+    }
     Result<void> kept = transact([&] { return put_unlocked(left); });
     if (!kept.ok() && kept.error().code == ErrorCode::kNotFound) {
       left.previous.clear();  // what it went on from has gone meanwhile
@@ -159,13 +323,20 @@ Result<void> SqliteResponseStore::forget_unfinished(std::string_view id) {
 
 Result<void> SqliteResponseStore::put_unfinished(const StoredResponse& as_it_would_end) {
   std::lock_guard lock(mutex_);
-  Statement add(database_->handle(),
-                "INSERT OR REPLACE INTO unfinished VALUES (?, ?, ?, ?, ?, ?, ?)");
-  add.text(as_it_would_end.id).text(as_it_would_end.owner).text(as_it_would_end.previous);
-  add.number(as_it_would_end.created_at);
-  add.text(as_it_would_end.body).text(as_it_would_end.input).text(as_it_would_end.output);
-  const bool done = add.step() == Step::kDone;
-  return noted(done ? Result<void>() : database_->error("cannot be written"), Use::kWrite);
+  const auto kept = [&]() -> Result<void> {
+    TRY_ASSIGN(const RowCipher cipher, cipher_for(as_it_would_end));
+    const std::string body = cipher.seal("body", as_it_would_end.body);
+    const std::string input = cipher.seal("input", as_it_would_end.input);
+    const std::string output = cipher.seal("output", as_it_would_end.output);
+    Statement add(database_->handle(),
+                  "INSERT OR REPLACE INTO unfinished VALUES (?, ?, ?, ?, ?, ?, ?)");
+    add.text(as_it_would_end.id).text(as_it_would_end.owner).text(as_it_would_end.previous);
+    add.number(as_it_would_end.created_at);
+    add.value(body, cipher.encrypts()).value(input, cipher.encrypts());
+    add.value(output, cipher.encrypts());
+    return add.step() == Step::kDone ? Result<void>() : database_->error("cannot be written");
+  };
+  return noted(kept(), Use::kWrite);
 }
 
 template <typename Work>
@@ -189,10 +360,12 @@ Result<void> SqliteResponseStore::put(const StoredResponse& response) {
       TRY(forget_unfinished(response.id));
       return response_too_large(response, bounds_);
     }
-    return transact([&]() -> Result<void> {
+    TRY(transact([&]() -> Result<void> {
       TRY(put_unlocked(response));
       return shrink();
-    });
+    }));
+    for (const std::string& owner : std::exchange(dropped_of_, {})) TRY(destroy_key_if_idle(owner));
+    return {};
   };
   return noted(kept(), Use::kWrite);
 }
@@ -211,8 +384,13 @@ Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
   Statement add(handle, "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?)");
   add.text(response.id).text(response.owner).text(response.previous);
   add.number(response.created_at).number(now_ms()).number(stored_bytes(response));
-  add.text(response.body).text(response.input).text(response.output);
-  add.blob(response.turn.data(), response.turn.size() * sizeof(TokenId));
+  TRY_ASSIGN(const RowCipher cipher, cipher_for(response));
+  const std::string body = cipher.seal("body", response.body);
+  const std::string input = cipher.seal("input", response.input);
+  const std::string output = cipher.seal("output", response.output);
+  const std::string turn = cipher.seal("turn", bytes_of(response.turn));
+  add.value(body, cipher.encrypts()).value(input, cipher.encrypts());
+  add.value(output, cipher.encrypts()).bytes(turn);
   if (add.step() != Step::kDone) return database_->error("cannot be written");
   ++counts_.entries;
   counts_.bytes += stored_bytes(response);
@@ -245,14 +423,16 @@ Result<StoredResponse> SqliteResponseStore::read(std::string_view id) {
   const Step step = row.text(id).step();
   if (step == Step::kFailed) return database_->error("cannot be read");
   if (step == Step::kDone) return no_such_response(id);
-  return StoredResponse{.id = std::string(id),
-                        .owner = row.text_at(0),
-                        .previous = row.text_at(1),
-                        .created_at = row.number_at(2),
-                        .body = row.text_at(3),
-                        .input = row.text_at(4),
-                        .output = row.text_at(5),
-                        .turn = tokens_at(row, 6)};
+  StoredResponse response{.id = std::string(id),
+                          .owner = row.text_at(0),
+                          .previous = row.text_at(1),
+                          .created_at = row.number_at(2),
+                          .body = row.text_at(3),
+                          .input = row.text_at(4),
+                          .output = row.text_at(5),
+                          .turn = {}};
+  TRY(decrypt(response, row.bytes_at(6)));
+  return response;
 }
 
 Result<StoredResponse> SqliteResponseStore::find(const Key& key) {
@@ -305,17 +485,20 @@ Result<void> SqliteResponseStore::remove(const Key& key) {
   };
   TRY(noted(transact(removed), Use::kWrite));
   // The log of what was written before the deletion still has its words: it goes with them.
-  return noted(database_->run("PRAGMA wal_checkpoint(TRUNCATE);"), Use::kWrite);
+  TRY(noted(database_->run("PRAGMA wal_checkpoint(TRUNCATE);"), Use::kWrite));
+  dropped_of_.clear();
+  return noted(destroy_key_if_idle(std::string(key.owner)), Use::kWrite);
 }
 
 // And those before it that were deleted and kept for its sake.
 Result<void> SqliteResponseStore::drop_leaf(std::string id) {
   while (!id.empty()) {
     Statement drop(database_->handle(),
-                   "DELETE FROM responses WHERE id = ? RETURNING previous, bytes");
+                   "DELETE FROM responses WHERE id = ? RETURNING previous, bytes, owner");
     if (drop.text(id).step() != Step::kRow) return database_->error("cannot be written");
     const std::string previous = drop.text_at(0);
     counts_.bytes -= drop.number_at(1);
+    if (keys_ != nullptr) dropped_of_.insert(drop.text_at(2));
     --counts_.entries;
     if (drop.step() != Step::kDone) return database_->error("cannot be written");
     if (previous.empty()) return {};

@@ -1,15 +1,18 @@
-// Responses kept in one SQLite file, which this process has for itself. Any thread; one lock.
+// Responses kept in one SQLite file, which this process has for itself; encrypted where there are
+// secrets. Any thread; one lock.
 #pragma once
 
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/response_store.h"
+#include "store/tenant_keys.h"
 
 namespace pelton::store {
 
@@ -17,11 +20,13 @@ class SqliteFile;
 
 class SqliteResponseStore final : public ResponseStore {
  public:
-  // Makes the file if there is none. `clock` and `log` outlive the store. Errors: kBadConfig if it
-  // is another kind of file, damaged, or another process has it; kIo.
+  // Makes the file if there is none. With `secrets` what it holds is encrypted, and what is not yet
+  // is from then on. `clock` and `log` outlive the store. Errors: kBadConfig if it is another kind
+  // of file, damaged, another process has it, or the secrets are not its own; kIo.
   static Result<std::unique_ptr<ResponseStore>> open(const std::string& path,
                                                      const StoreBounds& bounds,
-                                                     const base::Clock& clock, base::Log& log);
+                                                     const base::Clock& clock, base::Log& log,
+                                                     const TenantKeys::Secrets& secrets = {});
   ~SqliteResponseStore() override;
 
   Result<void> put(const StoredResponse& response) override;
@@ -35,8 +40,19 @@ class SqliteResponseStore final : public ResponseStore {
  private:
   int64_t now_ms() const;
 
-  SqliteResponseStore(std::unique_ptr<SqliteFile> database, const StoreBounds& bounds,
-                      const base::Clock& clock, base::Log& log);
+  SqliteResponseStore(std::unique_ptr<SqliteFile> database, std::unique_ptr<TenantKeys> keys,
+                      const StoreBounds& bounds, const base::Clock& clock, base::Log& log);
+  Result<void> encrypt_what_is_not();
+  Result<void> encrypt_table(const char* table);
+  Result<void> finish_erasures();
+  Result<int64_t> erase_rows(const std::string& owner);
+  // Of tenants that have nothing here any more.
+  Result<void> destroy_idle_keys();
+  Result<void> destroy_key_if_idle(const std::string& owner);
+  // Of the row of one that is written; of one that is read: kNotFound if its key was destroyed.
+  Result<RowCipher> cipher_for(const StoredResponse& response);
+  Result<RowCipher> cipher_of(const StoredResponse& response);
+  Result<void> decrypt(StoredResponse& response, std::string_view turn);
   Result<void> prepare();
   Result<void> check_visible(const Key& key);
   void touch(const Key& key);
@@ -64,6 +80,8 @@ class SqliteResponseStore final : public ResponseStore {
   const int64_t unix_minus_clock_ms_;
   mutable std::mutex mutex_;
   std::unique_ptr<SqliteFile> database_;
+  const std::unique_ptr<TenantKeys> keys_;  // null: nothing is encrypted
+  std::set<std::string> dropped_of_;  // tenants of whom something went, since keys were looked at
   Counts counts_;
   Failures failures_;
   bool cannot_write_ = false;         // of the last transaction that failed

@@ -221,6 +221,14 @@ test("Health names the worker that is not there, and counts what was done", asyn
   assert.ok(loud.includes("PeltonErrorBudgetFast"), String(loud));
   const shown = await page.locator("[aria-label=Alerts] tbody tr").evaluateAll((all) => all.map((row) => row.cells[1].textContent));
   assert.deepEqual(shown.sort(), loud.sort());
+  // Every rule has a line, and the budget one for each window that is kept.
+  const { elsewhere, budgets } = await json("/v1/conditions");
+  const listed = await page.locator("[aria-label='All rules, and which of them the gateway cannot judge'] tbody tr").evaluateAll((all) => all.map((row) => row.cells[1].textContent));
+  const rules = [...fs.readFileSync(path.join(fs.realpathSync("console"), "../deploy/metrics.toml"), "utf8").matchAll(/^\[\[alert\]\]\nname = "(\w+)"/gm)].map((one) => one[1]);
+  assert.deepEqual(new Set(listed), new Set([...conditions, ...elsewhere].map((one) => one.name)));
+  // Those of pools stand there once there is one that is scaled.
+  assert.deepEqual(rules.filter((one) => !listed.includes(one) && !/^Pelton(HeldLong|StartsFail|ReplicasMissing|ReplicasLost|AutoscalerBlind)$/.test(one)), []);
+  assert.equal(await page.locator("[aria-label='Error budget'] tbody tr").count(), budgets.length);
   const ledger = await json("/debug/ledger");
   assert.equal(await fact("Requests open"), String(ledger.requests.open));
   assert.equal(await fact("Threads"), String(ledger.process.threads.count));
