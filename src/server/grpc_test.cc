@@ -12,8 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 #include "server/any_turns.h"
+#include "server/catalogue_rows.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
 #include "server/grpc_fixture.h"
@@ -384,13 +385,6 @@ TEST(Grpc, AKeysLimitsHoldHereToo) {
 }
 
 // Within a second of the client's going nothing of it is left.
-bool becomes_clean(const GrpcFixtureOf& grpc, engine::Engine& engine) {
-  for (int i = 0; i < 200; ++i) {
-    if (engine.ledger().clean()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
 
 TEST(Grpc, LeavingFreesThePlace) {
   GrpcFixtureOf grpc(R"({"step_ms": 2, "context": 4000, "rules": [
@@ -408,7 +402,7 @@ TEST(Grpc, LeavingFreesThePlace) {
   while (reader->Read(&chunk)) {
   }
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(becomes_clean(grpc, grpc.fixture.engine()));
+  EXPECT_TRUE(becomes_clean(grpc.fixture.engine()));
   for (int i = 0; i < 200 && grpc.fixture.server().services().statistics.counts().open() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -429,7 +423,7 @@ TEST(Grpc, ADeadlineEndsTheWork) {
   while (reader->Read(&chunk)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(becomes_clean(grpc, grpc.fixture.engine()));
+  EXPECT_TRUE(becomes_clean(grpc.fixture.engine()));
 }
 
 TEST(Grpc, AFullQueueIsResourceExhausted) {
@@ -493,10 +487,9 @@ void add_messages(Answer& answer, GrpcSaid& said) {
   std::string frames;
   answer.take_events(frames);
   std::string_view rest = frames;
-  for (auto frame = *cluster::take_grpc_frame(rest); frame;
-       frame = *cluster::take_grpc_frame(rest)) {
+  for (auto frame = *rpc::take_grpc_frame(rest); frame; frame = *rpc::take_grpc_frame(rest)) {
     v1::GenerateChunk chunk;
-    ASSERT_EQ(frame->kind, cluster::GrpcFrame::Kind::kMessage);
+    ASSERT_EQ(frame->kind, rpc::GrpcFrame::Kind::kMessage);
     ASSERT_TRUE(chunk.ParseFromArray(frame->bytes.data(), static_cast<int>(frame->bytes.size())));
     add(chunk, said);
   }
