@@ -48,15 +48,15 @@ void stream_answer(Call call, Services& services, EngineWork work, MakeAnswer ma
 
 using Message = std::shared_ptr<const v1::GenerateRequest>;
 
-// A message is read by the parser of the HTTP API's body that says the same.
+// A message is read by the reader of the HTTP API's body that says the same.
 class GrpcChat final : public ModelRequest {
  public:
   explicit GrpcChat(Message message) : message_(std::move(message)) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = chat_body(*message_);
+    const Result<Json> body = chat_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_chat_request(*body, scope.model.request_limits()), request_);
+    return keep(api::read_chat_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -111,9 +111,9 @@ class GrpcText final : public ModelRequest {
   explicit GrpcText(Message message) : message_(std::move(message)) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = completion_body(*message_);
+    const Result<Json> body = completion_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_completion_request(*body, scope.model.request_limits()), request_);
+    return keep(api::read_completion_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -158,9 +158,9 @@ class GrpcTokens final : public ModelRequest {
   explicit GrpcTokens(Message message) : message_(std::move(message)) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = tokens_body(*message_);
+    const Result<Json> body = tokens_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    auto error = keep(api::parse_generate_request(*body, scope.model.request_limits()), request_);
+    auto error = keep(api::read_generate_request(*body, scope.model.request_limits()), request_);
     if (!error) return std::nullopt;
     return in_proto_words(*std::move(error),
                           {{"sampling_params", "sampling"}, {"token_ids", "tokens.ids"}});

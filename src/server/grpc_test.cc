@@ -384,7 +384,30 @@ TEST(Grpc, AKeysLimitsHoldHereToo) {
   EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "many"}}).status.ok());
 }
 
-// Within a second of the client's going nothing of it is left.
+// Bodies over HTTP have these bounds; messages have them, too.
+TEST(Grpc, APartsJsonIsBounded) {
+  GrpcFixtureOf grpc(kScript);
+  v1::GenerateRequest request = grpc_chat("hi");
+  v1::Tool& tool = *request.mutable_chat()->add_tools();
+  tool.set_name("f");
+  tool.set_parameters(R"({"type":"object","type":"array"})");
+  GrpcSaid said = grpc.generate(request);
+  EXPECT_EQ(said.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(said.error_param, "tools[0].function.parameters.type");
+  std::string many = "[0";
+  for (int i = 0; i < 1'000'000; ++i) many += ",0";
+  tool.set_parameters(many + "]");
+  said = grpc.generate(request);
+  EXPECT_EQ(said.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(said.status.error_message().find("1000000 values"), std::string::npos);
+  tool.set_parameters(R"({"type": [)");  // half a tree, and then more of the message
+  request.mutable_sampling()->set_seed(1);
+  said = grpc.generate(request);
+  EXPECT_EQ(said.error_param, "tools[0].parameters");
+  v1::GenerateRequest tokens;
+  for (int i = 0; i <= 1'000'000; ++i) tokens.mutable_tokens()->add_ids(1);
+  EXPECT_EQ(grpc.generate(tokens).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
 
 TEST(Grpc, LeavingFreesThePlace) {
   GrpcFixtureOf grpc(R"({"step_ms": 2, "context": 4000, "rules": [
