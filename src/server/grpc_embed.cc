@@ -6,8 +6,8 @@
 
 #include "server/completion_prompt.h"
 #include "server/embedding_request.h"
+#include "server/grpc_message.h"
 #include "server/grpc_unary.h"
-#include "server/grpc_words.h"
 #include "server/pooled_work.h"
 #include "server/random_id.h"
 

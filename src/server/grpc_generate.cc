@@ -17,7 +17,7 @@
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
 #include "server/grpc_answer.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 #include "server/random_id.h"
 #include "server/request_pipeline.h"
 

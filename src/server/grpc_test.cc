@@ -18,7 +18,7 @@
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
 #include "server/grpc_fixture.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 #include "server/random_turns.h"
 
 namespace pelton::server {

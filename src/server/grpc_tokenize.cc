@@ -6,8 +6,8 @@
 
 #include "api/tokenize_request.h"
 #include "server/chat_turn_options.h"
+#include "server/grpc_message.h"
 #include "server/grpc_unary.h"
-#include "server/grpc_words.h"
 #include "server/reply.h"
 
 namespace pelton::server {

@@ -1,4 +1,4 @@
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 
 #include <cmath>
 #include <optional>

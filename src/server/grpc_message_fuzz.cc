@@ -12,7 +12,7 @@
 #include "api/tokenize_request.h"
 #include "base/check.h"
 #include "base/json.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 
 namespace {
 

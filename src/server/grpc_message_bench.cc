@@ -7,7 +7,7 @@
 #include "api/chat_request.h"
 #include "api/generate_request.h"
 #include "base/check.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 
 namespace pelton::server {
 namespace {
