@@ -121,6 +121,33 @@ class Requests(unittest.TestCase):
         thread.join()
         self.assertEqual(heard[0][1], UNAVAILABLE, heard[0][2])
 
+    def test_a_grpc_sessions_turns_move(self):
+        """Each turn is a call of its own to whoever answers it: FT-11 holds for it, and for the turn behind it."""
+        port = free_port()
+        fleet = self.fleet(2, gateway=(f'grpc_listen = "127.0.0.1:{port}"\nresume_budget = 1\n',))
+
+        def turn(number, count, seed, continues=0):
+            return field(1, chat_message(number, count, seed)) + (field(3, 1) if continues else b"")
+        heard = []
+        turns = [turn(81, 900, 4), turn(82, 40, 4, 1), field(1, field(1, "nobody") + field(2, "x")), field(9, "none")]
+        thread = threading.Thread(target=lambda: heard.append(grpc(port, "Session", turns[:2])))
+        thread.start()
+        self.wait(lambda: any(row["running"] for row in fleet.rows()))
+        time.sleep(0.2)
+        fleet.kill(next(int(row["name"][1]) for row in fleet.rows() if row["running"]))
+        thread.join()
+        said, status, words = heard[0]
+        self.assertEqual(status, 0, words)
+        chunks = [dict(fields(data)) for data in said]
+        for number, (prompt, count) in enumerate(((81, 900), (82, 40)), 1):
+            answer = texts([chunk[2] for chunk in chunks if chunk[1] == number])
+            self.assertEqual(answer, (letters(4, prompt, count), "", ["stop"]))
+        # What is wrong is said of its turn, and the session ends as the client ends it.
+        said, status, words = grpc(port, "Session", turns[2:])
+        self.assertEqual(status, 0, words)
+        errors = {chunk.get(1, 0): dict(fields(chunk[3]))[1] for chunk in (dict(fields(data)) for data in said)}
+        self.assertEqual(errors, {1: NOT_FOUND, 0: INVALID})
+
     def test_grpc_streams_leave_a_worker_that_is_stopped(self):
         port = free_port()
         fleet = self.fleet(2, gateway=(f'grpc_listen = "127.0.0.1:{port}"\n',))

@@ -224,8 +224,7 @@ void check_verbosity(const Fields& fields, std::vector<std::string>& warnings) {
   warnings.push_back(path + " ignored: the model knows one only");
 }
 
-Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, parse_object(body));
+Result<ChatRequest> read_chat_request(const Json& json, const RequestLimits& limits) {
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   ChatRequest request;
@@ -261,6 +260,11 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   check_unread_fields(fields, BodyKind::kChat, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
+}
+
+Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  return read_chat_request(json, limits);
 }
 
 }  // namespace pelton::api

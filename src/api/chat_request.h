@@ -59,5 +59,7 @@ void check_verbosity(const Fields& fields, std::vector<std::string>& warnings);
 
 // Errors: kInvalidArgument with the field's path.
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits);
+// Of a body that has been read and checked (api/json_object.h).
+Result<ChatRequest> read_chat_request(const Json& json, const RequestLimits& limits);
 
 }  // namespace pelton::api

@@ -165,9 +165,7 @@ std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_
   return prompts;
 }
 
-Result<CompletionRequest> parse_completion_request(std::string_view body,
-                                                   const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, parse_object(body));
+Result<CompletionRequest> read_completion_request(const Json& json, const RequestLimits& limits) {
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   CompletionRequest request;
@@ -199,6 +197,12 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
+}
+
+Result<CompletionRequest> parse_completion_request(std::string_view body,
+                                                   const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  return read_completion_request(json, limits);
 }
 
 }  // namespace pelton::api

@@ -50,5 +50,7 @@ std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_
 // Errors: kInvalidArgument with the field's path.
 Result<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const RequestLimits& limits);
+// Of a body that has been read and checked (api/json_object.h).
+Result<CompletionRequest> read_completion_request(const Json& json, const RequestLimits& limits);
 
 }  // namespace pelton::api

@@ -146,9 +146,7 @@ std::vector<std::string> read_texts(const Fields& body, std::string_view key) {
 
 }  // namespace
 
-Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
-                                                 const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, parse_object(body));
+Result<EmbeddingRequest> read_embedding_request(const Json& json, const RequestLimits& limits) {
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   EmbeddingRequest request;
@@ -167,6 +165,12 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
+}
+
+Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
+                                                 const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  return read_embedding_request(json, limits);
 }
 
 Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits) {

@@ -82,6 +82,8 @@ struct ScoreRequest {
 // Errors: kInvalidArgument with the field's path.
 Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
                                                  const RequestLimits& limits);
+// Of a body that has been read and checked (api/json_object.h).
+Result<EmbeddingRequest> read_embedding_request(const Json& json, const RequestLimits& limits);
 Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits);
 Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits);
 Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits);

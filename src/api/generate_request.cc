@@ -49,8 +49,7 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
 
 }  // namespace
 
-Result<GenerateRequest> parse_generate_request(std::string_view body, const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, parse_object(body));
+Result<GenerateRequest> read_generate_request(const Json& json, const RequestLimits& limits) {
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   GenerateRequest request;
@@ -77,6 +76,11 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
   check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
+}
+
+Result<GenerateRequest> parse_generate_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  return read_generate_request(json, limits);
 }
 
 }  // namespace pelton::api

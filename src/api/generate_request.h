@@ -24,5 +24,7 @@ struct GenerateRequest {
 
 // Errors: kInvalidArgument with the field's path.
 Result<GenerateRequest> parse_generate_request(std::string_view body, const RequestLimits& limits);
+// Of a body that has been read and checked (api/json_object.h).
+Result<GenerateRequest> read_generate_request(const Json& json, const RequestLimits& limits);
 
 }  // namespace pelton::api

@@ -14,8 +14,7 @@ constexpr size_t kModelBytesMax = 512;
 
 }  // namespace
 
-Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, parse_object(body));
+Result<TokenizeRequest> read_tokenize_request(const Json& json, const RequestLimits& limits) {
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   TokenizeRequest request;
@@ -47,10 +46,15 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Requ
   if (has_messages) {
     RequestLimits alone = limits;
     alone.prompt_alone = true;
-    TRY_ASSIGN(request.chat, parse_chat_request(body, alone));
+    TRY_ASSIGN(request.chat, read_chat_request(json, alone));
     request.warnings = request.chat->warnings;
   }
   return request;
+}
+
+Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  return read_tokenize_request(json, limits);
 }
 
 Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,

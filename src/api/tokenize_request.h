@@ -35,6 +35,8 @@ struct DetokenizeRequest {
 
 // Errors: kInvalidArgument with the field's path.
 Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits);
+// Of a body that has been read and checked (api/json_object.h).
+Result<TokenizeRequest> read_tokenize_request(const Json& json, const RequestLimits& limits);
 Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
                                                    const RequestLimits& limits);
 

@@ -10,8 +10,8 @@
 #include "api/json_object.h"
 #include "api/text_request.h"
 #include "base/json.h"
-#include "cluster/grpc_frame.h"
 #include "gateway/asked_body.h"
+#include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
 namespace {
@@ -111,12 +111,12 @@ std::optional<std::string> model_of_card(std::string_view path) {
 std::string asked_session(const net::HttpRequest& request) {
   const std::string_view named = request.headers.get("x-session-id");
   if (!named.empty()) return std::string(named);
-  return request.path == cluster::kGrpcGenerate ? beginning_of_message(request.body)
-                                                : beginning_of_body(request);
+  return request.path == rpc::kGrpcGenerate ? beginning_of_message(request.body)
+                                            : beginning_of_body(request);
 }
 
 std::string asked_user(const net::HttpRequest& request) {
-  if (request.path == cluster::kGrpcGenerate) {
+  if (request.path == rpc::kGrpcGenerate) {
     v1::GenerateRequest message;
     return message.ParseFromString(request.body) ? message.user() : "";
   }
@@ -130,13 +130,13 @@ bool is_multipart(const net::HttpRequest& request) {
 }
 
 Result<std::string> asked_model(const net::HttpRequest& request) {
-  if (request.path == cluster::kGrpcGenerate) {
+  if (request.path == rpc::kGrpcGenerate) {
     return model_of_message<v1::GenerateRequest>(request.body);
   }
-  if (request.path == cluster::kGrpcTokenize) {
+  if (request.path == rpc::kGrpcTokenize) {
     return model_of_message<v1::TokenizeRequest>(request.body);
   }
-  if (request.path == cluster::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
+  if (request.path == rpc::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
   if (auto model = model_of_card(request.path)) return *std::move(model);
   if (request.body.empty() || is_multipart(request)) return std::string();
   if (request.path == "/generate" || request.path == "/generate_stream") {
@@ -182,7 +182,7 @@ bool asks_for_work(const net::HttpRequest& request) {
       "/tokenize", "/detokenize", "/count_tokens", "/input_tokens",
       "/render",   "/control",    "/cancel"};
   const std::string_view path = request.path;
-  return path != cluster::kGrpcTokenize &&
+  return path != rpc::kGrpcTokenize &&
          std::ranges::none_of(kFree, [&](std::string_view end) { return path.ends_with(end); });
 }
 
@@ -236,9 +236,9 @@ bool wakes_a_replica(const net::HttpRequest& request) {
                                          "/apply-template",
                                          kFiles,
                                          kBatches,
-                                         cluster::kGrpcGenerate,
-                                         cluster::kGrpcTokenize,
-                                         cluster::kGrpcEmbed};
+                                         rpc::kGrpcGenerate,
+                                         rpc::kGrpcTokenize,
+                                         rpc::kGrpcEmbed};
   if (request.method != "POST") return false;
   return std::ranges::find(kPaths, std::string_view(request.path)) != std::end(kPaths);
 }

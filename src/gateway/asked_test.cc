@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <pelton/v1/inference.pb.h>
 
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
 namespace {
@@ -32,7 +32,7 @@ TEST(Asked, AModelIsNamedByABodyOrAMessage) {
   EXPECT_EQ(asked_model(request("GET", "/v1/model_cards/org/a")).value(), "org/a");
   v1::GenerateRequest message;
   message.set_model("b");
-  const std::string path(cluster::kGrpcGenerate);
+  const std::string path(rpc::kGrpcGenerate);
   EXPECT_EQ(model(path, message.SerializeAsString()), "b");
   EXPECT_EQ(model(path, "\xff\xff\xff"), "");
 }
@@ -101,13 +101,13 @@ TEST(Asked, WhatOneWorkerHas) {
 TEST(Asked, WhatOnlyCountsTokensIsNoWork) {
   EXPECT_TRUE(asks_for_work(request("POST", "/v1/chat/completions")));
   EXPECT_TRUE(asks_for_work(request("POST", "/v1/responses")));
-  EXPECT_TRUE(asks_for_work(request("POST", std::string(cluster::kGrpcEmbed))));
+  EXPECT_TRUE(asks_for_work(request("POST", std::string(rpc::kGrpcEmbed))));
   for (const char* const path : {"/tokenize", "/v1/messages/count_tokens",
                                  "/v1/responses/input_tokens", "/v1/responses/resp_1/cancel"}) {
     EXPECT_FALSE(asks_for_work(request("POST", path))) << path;
   }
   EXPECT_FALSE(asks_for_work(request("GET", "/v1/responses/resp_1")));
-  EXPECT_FALSE(asks_for_work(request("POST", std::string(cluster::kGrpcTokenize))));
+  EXPECT_FALSE(asks_for_work(request("POST", std::string(rpc::kGrpcTokenize))));
 }
 
 TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
@@ -118,7 +118,7 @@ TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
     EXPECT_FALSE(wakes_a_replica(request("OPTIONS", path))) << path;
     EXPECT_FALSE(wakes_a_replica(request("HEAD", path))) << path;
   }
-  EXPECT_TRUE(wakes_a_replica(request("POST", std::string(cluster::kGrpcGenerate))));
+  EXPECT_TRUE(wakes_a_replica(request("POST", std::string(rpc::kGrpcGenerate))));
   for (const char* const path :
        {"/ping", "/version", "/api/version", "/props", "/v1/nowhere", "/"}) {
     EXPECT_FALSE(wakes_a_replica(request("GET", path))) << path;

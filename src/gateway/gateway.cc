@@ -17,7 +17,6 @@
 #include "base/digest.h"
 #include "base/json_writer.h"
 #include "base/random.h"
-#include "cluster/grpc_frame.h"
 #include "gateway/admin_pages.h"
 #include "gateway/asked.h"
 #include "gateway/client_headers.h"
@@ -29,6 +28,7 @@
 #include "net/json_response.h"
 #include "net/url.h"
 #include "net/websocket.h"
+#include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
 namespace {
@@ -328,7 +328,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
     return exchange->send(std::move(refused));
   }
   if (!caller.principal) return refuse(api::bad_api_key());
-  if (!is_forwarded(request) || cluster::is_grpc_method(request.path)) {
+  if (!is_forwarded(request) || rpc::is_grpc_method(request.path)) {
     return refuse(api::not_found(request.method, request.path));
   }
   if (request.method == "GET" && request.path == "/v1/responses") {

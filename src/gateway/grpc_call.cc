@@ -1,7 +1,6 @@
 #include "gateway/grpc_call.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -9,42 +8,18 @@
 #include <grpc/support/time.h>
 
 #include "api/error.h"
-#include "cluster/grpc_frame.h"
-#include "cluster/grpc_status.h"
 #include "gateway/interruption.h"
 #include "net/loop_exchange.h"
+#include "rpc/byte_buffer.h"
+#include "rpc/grpc_frame.h"
+#include "rpc/grpc_status.h"
+#include "rpc/remote.h"
+#include "rpc/stream_writer.h"
 
 namespace pelton::gateway {
 namespace {
 
 constexpr size_t kMetadataBytesMax = 64 * 1024;  // as HTTP's headers
-
-std::string bytes_of(const grpc::ByteBuffer& message) {
-  std::vector<grpc::Slice> slices;
-  std::string bytes;
-  if (!message.Dump(&slices).ok()) return bytes;
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return bytes;
-}
-
-grpc::ByteBuffer buffer_of(std::string_view bytes) {
-  const grpc::Slice slice(bytes.data(), bytes.size());
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-// "127.0.0.1:51234" of "ipv4:127.0.0.1:51234", or of "ipv6:%5B::1%5D:51234".
-std::string remote_of(const std::string& peer) {
-  std::string remote = peer.substr(peer.find(':') + 1);
-  for (const auto& [coded, plain] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
-    const size_t at = remote.find(coded);
-    if (at != std::string::npos) remote.replace(at, 3, plain);
-  }
-  const size_t zone = remote.find('%');
-  if (zone != std::string::npos) remote.erase(zone, remote.find(']') - zone);
-  return remote;
-}
 
 // None: it has no deadline, or one in a hundred years.
 std::optional<int64_t> milliseconds_left(const grpc::CallbackServerContext& context) {
@@ -72,19 +47,19 @@ net::HttpHeaders headers_of(const grpc::CallbackServerContext& context) {
   return headers;
 }
 
-// What both kinds of calls have in common: their place, and the request that they are.
+// What all kinds of calls have in common: their place, and the request that they are.
 class CallPlace {
  public:
   CallPlace(GrpcShared& shared, grpc::CallbackServerContext& context, std::string_view method,
-            const grpc::ByteBuffer& message)
+            std::string body)
       : shared_(shared),
         number_(++shared.calls),
-        remote_(remote_of(context.peer())),
+        remote_(rpc::remote_of(context.peer())),
         request_({.method = "POST",
                   .path = std::string(method),
                   .query = {},
                   .headers = headers_of(context),
-                  .body = bytes_of(message),
+                  .body = std::move(body),
                   .remote = remote_}) {}
   ~CallPlace() {
     --shared_.calls;
@@ -93,11 +68,12 @@ class CallPlace {
   CallPlace(const CallPlace&) = delete;
   CallPlace& operator=(const CallPlace&) = delete;
 
-  // On the loop, once.
-  void begin(const grpc::CallbackServerContext& context,
+  // On the loop, once. False: it has been answered.
+  bool admit(const grpc::CallbackServerContext& context,
              const std::shared_ptr<net::Exchange>& exchange) {
     const auto refuse = [&](const api::ApiError& error) {
       exchange->send(error_answer(request_.path, error, ""));
+      return false;
     };
     const grpc::string_ref authority = context.ExperimentalGetAuthority();
     if (!shared_.hosts.allow({authority.data(), authority.size()})) {
@@ -114,7 +90,18 @@ class CallPlace {
     if (number_ > shared_.calls_max) {
       return refuse(api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""}));
     }
+    return true;
+  }
+  // Behind it, once: its request goes its way.
+  void hand_over(const std::shared_ptr<net::Exchange>& exchange) {
     shared_.handler(std::move(request_), exchange);
+  }
+  // As often as one likes: one of its turns does, as a Generate.
+  void hand_over_turn(std::string body, const std::shared_ptr<net::Exchange>& exchange) {
+    net::HttpRequest turn = request_;
+    turn.path = rpc::kGrpcGenerate;
+    turn.body = std::move(body);
+    shared_.handler(std::move(turn), exchange);
   }
 
  private:
@@ -130,19 +117,22 @@ grpc::Status dropped() {
   return grpc::Status(grpc::StatusCode::INTERNAL, "the call was dropped unanswered");
 }
 
-// Writes one message at a time.
 class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                         public rpc::StreamWriter::Stream,
                          public net::LoopResponder {
  public:
   StreamCall(GrpcShared& shared, grpc::CallbackServerContext& context, std::string_view method,
              const grpc::ByteBuffer& message)
-      : shared_(shared), context_(context), place_(shared, context, method, message) {}
+      : shared_(shared),
+        context_(context),
+        place_(shared, context, method, rpc::bytes_of(message)),
+        writer_(shared.loop, *this, shared.stall_time_max) {}
 
   void start() {
-    if (finished_) return;  // cancelled before its turn came
+    if (writer_.ended()) return;  // cancelled before its turn came
     const auto exchange = std::make_shared<net::LoopExchange>(shared_.loop, *this);
     exchange_ = exchange;
-    place_.begin(context_, exchange);
+    if (place_.admit(context_, exchange)) place_.hand_over(exchange);
   }
 
   // gRPC's threads.
@@ -157,106 +147,60 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     shared_.loop.post([this] { delete this; });
   }
 
+  // StreamWriter's.
+  void start_write(const std::string& message) override {
+    writing_ = rpc::buffer_of(message);
+    StartWrite(&writing_);
+  }
+  void finish_stream(const grpc::Status& status) override {
+    if (const auto exchange = exchange_.lock()) exchange->end();
+    Finish(status);
+  }
+  void cancel_stream() override { context_.TryCancel(); }
+
   void send(net::HttpResponse response) override {
-    end_with(cluster::grpc_status(context_, response));
+    writer_.end_now(rpc::grpc_status(context_, rpc::call_error(response)));
   }
   void write(std::string_view frames) override {
     for (;;) {
-      const Result<std::optional<cluster::GrpcFrame>> frame = cluster::take_grpc_frame(frames);
+      const Result<std::optional<rpc::GrpcFrame>> frame = rpc::take_grpc_frame(frames);
       if (!frame.ok()) {
-        status_ = grpc::Status(grpc::StatusCode::INTERNAL, frame.error().message);
-        finish_asked_ = true;
-        break;
+        return writer_.end(grpc::Status(grpc::StatusCode::INTERNAL, frame.error().message));
       }
-      if (!*frame) break;
-      if ((*frame)->kind == cluster::GrpcFrame::Kind::kError) {
-        status_ = cluster::grpc_status(context_, (*frame)->bytes);
-        continue;
+      if (!*frame) return;
+      if ((*frame)->kind == rpc::GrpcFrame::Kind::kError) {
+        status_ = rpc::grpc_status(context_, rpc::call_error((*frame)->bytes));
+      } else {
+        writer_.push(std::string((*frame)->bytes));
       }
-      queued_bytes_ += (*frame)->bytes.size() + 1;  // an empty one is one, too
-      queue_.emplace_back((*frame)->bytes);
     }
-    go_on();
   }
-  void finish() override {
-    finish_asked_ = true;
-    go_on();
+  void finish() override { writer_.end(status_); }
+  void abandon() override {
+    if (!writer_.ending()) writer_.end_now(dropped());
   }
-  void abandon() override { end_with(dropped()); }
-  size_t queued_bytes() const override { return queued_bytes_; }
+  size_t queued_bytes() const override { return writer_.queued_bytes(); }
 
  private:
-  void go_on() {
-    if (write_runs_ || finished_) return;
-    if (!queue_.empty()) {
-      writing_ = buffer_of(queue_.front());
-      write_runs_ = true;
-      begin_watch();
-      StartWrite(&writing_);
-    } else if (finish_asked_) {
-      end_with(status_);
-    }
-  }
-
-  // One timer for many writes and the goodbye: it looks at the one that runs when its time comes.
-  void begin_watch() {
-    write_began_ = std::chrono::steady_clock::now();
-    if (!std::exchange(write_watched_, true)) watch_write(shared_.stall_time_max);
-  }
-  void watch_write(std::chrono::milliseconds after) {
-    shared_.loop.post_after(after, [this, weak = std::weak_ptr<char>(life_)] {
-      if (weak.expired()) return;
-      write_watched_ = false;
-      if (!write_runs_ && !finished_) return;
-      const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::steady_clock::now() - write_began_);
-      if (ran >= shared_.stall_time_max) return context_.TryCancel();
-      write_watched_ = true;
-      watch_write(shared_.stall_time_max - ran);
-    });
-  }
-
   void written(bool ok) {
-    write_runs_ = false;
-    if (!ok && !finished_) return client_left();
-    if (!queue_.empty()) {
-      queued_bytes_ -= queue_.front().size() + 1;
-      queue_.pop_front();
-    }
-    go_on();
-    if (write_runs_ || finished_) return;
+    if (!ok && !writer_.ended()) return client_left();
+    writer_.written();
+    if (!writer_.idle() || writer_.ended()) return;
     if (const auto exchange = exchange_.lock()) exchange->drain();
   }
-
   void client_left() {
-    if (finished_) return;
+    if (writer_.ended()) return;
     if (const auto exchange = exchange_.lock()) exchange->leave();
-    end_with(grpc::Status::CANCELLED);
-  }
-
-  // Once, also while a write runs: gRPC sees to the order.
-  void end_with(const grpc::Status& status) {
-    if (std::exchange(finished_, true)) return;
-    queue_.clear();
-    if (const auto exchange = exchange_.lock()) exchange->end();
-    begin_watch();
-    Finish(status);
+    writer_.end_now(grpc::Status::CANCELLED);
   }
 
   GrpcShared& shared_;
   grpc::CallbackServerContext& context_;
   CallPlace place_;
   std::weak_ptr<net::LoopExchange> exchange_;  // which its relay holds
-  const std::shared_ptr<char> life_ = std::make_shared<char>();
-  std::deque<std::string> queue_;  // messages, the first of them being written
-  size_t queued_bytes_ = 0;
+  rpc::StreamWriter writer_;
   grpc::ByteBuffer writing_;
   grpc::Status status_;  // that the stream ends with
-  bool write_runs_ = false;
-  bool write_watched_ = false;
-  std::chrono::steady_clock::time_point write_began_;
-  bool finish_asked_ = false;
-  bool finished_ = false;
 };
 
 class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopResponder {
@@ -266,13 +210,13 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopRespond
       : shared_(shared),
         context_(context),
         reply_(reply),
-        place_(shared, context, method, message) {}
+        place_(shared, context, method, rpc::bytes_of(message)) {}
 
   void start() {
     if (finished_) return;  // cancelled before its turn came
     const auto exchange = std::make_shared<net::LoopExchange>(shared_.loop, *this);
     exchange_ = exchange;
-    place_.begin(context_, exchange);
+    if (place_.admit(context_, exchange)) place_.hand_over(exchange);
   }
 
   // gRPC's threads.
@@ -284,9 +228,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopRespond
   }
 
   void send(net::HttpResponse response) override {
-    if (response.status != 200) return end_with(cluster::grpc_status(context_, response));
+    if (response.status != 200)
+      return end_with(rpc::grpc_status(context_, rpc::call_error(response)));
     if (finished_) return;
-    reply_ = buffer_of(response.body);
+    reply_ = rpc::buffer_of(response.body);
     end_with(grpc::Status::OK);
   }
   void write(std::string_view) override {}
@@ -314,7 +259,32 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopRespond
   bool finished_ = false;
 };
 
+// A session, each of whose turns is a Generate with the session's metadata: keys, limits and the
+// way to a worker are those of any other.
+class SessionCall final : public rpc::SessionHost {
+ public:
+  SessionCall(GrpcShared& shared, grpc::CallbackServerContext& context)
+      : context_(context), place_(shared, context, rpc::kGrpcSession, {}) {}
+
+  bool admit(std::shared_ptr<net::Exchange> opening) override {
+    return place_.admit(context_, opening);
+  }
+  void start_turn(v1::GenerateRequest request,
+                  const std::shared_ptr<net::Exchange>& exchange) override {
+    place_.hand_over_turn(request.SerializeAsString(), exchange);
+  }
+
+ private:
+  grpc::CallbackServerContext& context_;
+  CallPlace place_;
+};
+
 }  // namespace
+
+std::unique_ptr<rpc::SessionHost> session_host(GrpcShared& shared,
+                                               grpc::CallbackServerContext& context) {
+  return std::make_unique<SessionCall>(shared, context);
+}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* start_stream(GrpcShared& shared,
                                                          grpc::CallbackServerContext& context,

@@ -17,6 +17,7 @@
 #include "net/allowed_hosts.h"
 #include "net/connection_acceptor.h"
 #include "net/work_loop.h"
+#include "rpc/session.h"
 
 namespace pelton::gateway {
 
@@ -38,5 +39,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* start_stream(GrpcShared& shared,
 grpc::ServerUnaryReactor* start_unary(GrpcShared& shared, grpc::CallbackServerContext& context,
                                       std::string_view method, const grpc::ByteBuffer& message,
                                       grpc::ByteBuffer& reply);
+
+// What a session does through the gateway.
+std::unique_ptr<rpc::SessionHost> session_host(GrpcShared& shared,
+                                               grpc::CallbackServerContext& context);
 
 }  // namespace pelton::gateway

@@ -13,39 +13,44 @@
 #include <pelton/v1/inference.grpc.pb.h>
 
 #include "base/check.h"
-#include "cluster/grpc_frame.h"
 #include "gateway/grpc_call.h"
 #include "net/connection_acceptor.h"
 #include "net/work_loop.h"
+#include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
 namespace {
 
-using Raw =
+using Raw = v1::Inference::WithRawCallbackMethod_Session<
     v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_Tokenize<
-        v1::Inference::WithRawCallbackMethod_Embed<v1::Inference::Service>>>;
+        v1::Inference::WithRawCallbackMethod_Embed<v1::Inference::Service>>>>;
 
 class Service final : public Raw {
  public:
-  explicit Service(GrpcShared& shared) : shared_(shared) {}
+  Service(GrpcShared& shared, rpc::Sessions& sessions) : shared_(shared), sessions_(sessions) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* message) override {
-    return start_stream(shared_, *context, cluster::kGrpcGenerate, *message);
+    return start_stream(shared_, *context, rpc::kGrpcGenerate, *message);
+  }
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
+      grpc::CallbackServerContext* context) override {
+    return sessions_.start(*context, session_host(shared_, *context));
   }
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* message,
                                      grpc::ByteBuffer* reply) override {
-    return start_unary(shared_, *context, cluster::kGrpcTokenize, *message, *reply);
+    return start_unary(shared_, *context, rpc::kGrpcTokenize, *message, *reply);
   }
   grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* message,
                                   grpc::ByteBuffer* reply) override {
-    return start_unary(shared_, *context, cluster::kGrpcEmbed, *message, *reply);
+    return start_unary(shared_, *context, rpc::kGrpcEmbed, *message, *reply);
   }
 
  private:
   GrpcShared& shared_;
+  rpc::Sessions& sessions_;
 };
 
 // What clients may ask of the library.
@@ -82,11 +87,13 @@ struct GrpcListener::Parts {
                .hosts = options.hosts,
                .calls_max = options.calls_max,
                .stall_time_max = options.stall_time_max},
-        service(shared) {}
+        sessions(loop, {.stall_time_max = options.stall_time_max}),
+        service(shared, sessions) {}
 
   net::WorkLoop loop;
   net::ConnectionAcceptor connections;
   GrpcShared shared;
+  rpc::Sessions sessions;
   Service service;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> handed_over;
   std::unique_ptr<grpc::Server> grpc;
@@ -138,6 +145,7 @@ void GrpcListener::close(std::chrono::milliseconds grace) {
   if (parts_ == nullptr) return;
   parts_->grpc->GetHealthCheckService()->SetServingStatus(false);
   parts_->connections.stop_accepting();
+  parts_->sessions.drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() + grace);
   parts_->grpc->Wait();
   parts_->connections.stop();

@@ -3,9 +3,9 @@
 #include "api/messages_response.h"
 #include "base/json.h"
 #include "base/json_writer.h"
-#include "cluster/grpc_frame.h"
 #include "net/json_response.h"
 #include "net/sse.h"
+#include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
 namespace {
@@ -61,12 +61,12 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
 }
 
 std::string interruption_event(std::string_view path, const api::ApiError& error, int64_t number) {
-  if (cluster::is_grpc_method(path)) {
+  if (rpc::is_grpc_method(path)) {
     // UNAVAILABLE: it may be tried again.
     const int status = error.code == "stream_interrupted" ? 503 : error.status;
     const std::string bytes = std::to_string(status) + " " + api::error_body(error);
     std::string out;
-    cluster::append_grpc_frame({.kind = cluster::GrpcFrame::Kind::kError, .bytes = bytes}, out);
+    rpc::append_grpc_frame({.kind = rpc::GrpcFrame::Kind::kError, .bytes = bytes}, out);
     return out;
   }
   if (path == "/v1/responses") return response_error_event(error, number);

@@ -9,7 +9,7 @@
 #include <pelton/v1/inference.pb.h>
 
 #include "base/json.h"
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
 namespace {
@@ -25,7 +25,7 @@ constexpr double kNearlyAll = 0.9;
 bool is_copied(const net::HttpRequest& http) {
   constexpr std::array<std::string_view, 5> kPaths = {"/v1/chat/completions", "/v1/completions",
                                                       "/v1/messages", "/inference/v1/generate",
-                                                      cluster::kGrpcGenerate};
+                                                      rpc::kGrpcGenerate};
   if (http.method != "POST") return false;
   for (const std::string_view path : kPaths) {
     if (http.path == path) return true;
@@ -36,7 +36,7 @@ bool is_copied(const net::HttpRequest& http) {
 // The same with the least priority that workers of our own know.
 net::HttpRequest behind_all_others(net::HttpRequest http) {
   constexpr int kPriorityLast = 1000;
-  if (http.path == cluster::kGrpcGenerate) {
+  if (http.path == rpc::kGrpcGenerate) {
     v1::GenerateRequest message;
     if (!message.ParseFromString(http.body)) return http;
     message.set_priority(kPriorityLast);

@@ -1,6 +1,6 @@
 // The way back of a call that a foreign library serves (gRPC's): an Exchange on the listener's
 // loop. Whole answers become a unary reply or a status, streamed bytes become messages
-// (cluster/grpc_frame.h).
+// (rpc/grpc_frame.h).
 #pragma once
 
 #include <chrono>
@@ -47,6 +47,10 @@ class LoopExchange final : public Exchange {
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
     loop_->post_after(delay, std::move(work));
   }
+
+  // On the loop: whose it is, null from the call's end on. A responder that goes before the
+  // exchange, or may, writes null.
+  const std::shared_ptr<LoopResponder*>& responder() const { return responder_; }
 
   // From the responder: everything has been written; the call is over; its client has left.
   void drain();

@@ -5,7 +5,7 @@
 
 #include <pelton/v1/inference.pb.h>
 
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 #include "server/random_id.h"
 #include "tokenizer/incremental_decoder.h"
 
@@ -60,7 +60,7 @@ class Messages {
 
  private:
   void close() {
-    cluster::append_grpc_frame({.bytes = chunk_.SerializeAsString()}, frames_);
+    rpc::append_grpc_frame({.bytes = chunk_.SerializeAsString()}, frames_);
     chunk_.Clear();
     cost_ = 0;
     is_open_ = false;
@@ -105,7 +105,7 @@ class GrpcAnswer final : public Answer {
   std::string whole_body() override { return {}; }
   void append_error(const api::ApiError& error, std::string& out) override {
     const std::string bytes = std::to_string(error.status) + " " + api::error_body(error);
-    cluster::append_grpc_frame({.kind = cluster::GrpcFrame::Kind::kError, .bytes = bytes}, out);
+    rpc::append_grpc_frame({.kind = rpc::GrpcFrame::Kind::kError, .bytes = bytes}, out);
   }
   std::string_view quiet_event() const override { return {}; }
 

@@ -1,5 +1,5 @@
 // What becomes of one gRPC Generate's tokens: messages of the stream, as frames
-// (cluster/grpc_frame.h). Three kinds of prompts, three kinds of messages: tokens, text, or a
+// (rpc/grpc_frame.h). Three kinds of prompts, three kinds of messages: tokens, text, or a
 // chat's turn. Owned by its Generation, on the listener's loop.
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include <grpc/support/time.h>
 
+#include "rpc/remote.h"
 #include "server/reply.h"
 
 namespace pelton::server {
@@ -28,18 +29,6 @@ size_t metadata_bytes(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-// Or of "ipv6:%5B::1%5D:51234", which may name an interface: "%5Bfe80::1%25eth0%5D:51234".
-std::string remote_of(const std::string& peer) {
-  std::string remote = peer.substr(peer.find(':') + 1);
-  for (const auto& [coded, plain] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
-    const size_t at = remote.find(coded);
-    if (at != std::string::npos) remote.replace(at, 3, plain);
-  }
-  const size_t zone = remote.find('%');
-  if (zone != std::string::npos) remote.erase(zone, remote.find(']') - zone);
-  return remote;
-}
-
 Call grpc_call(const GrpcServices& shared, const access::TrackedRequest::Route& route,
                grpc::CallbackServerContext& context, const google::protobuf::Message& message,
                std::shared_ptr<net::Exchange> exchange) {
@@ -55,7 +44,7 @@ Call grpc_call(const GrpcServices& shared, const access::TrackedRequest::Route& 
   if (!services.reporter.wanted()) return call;
   const std::string id = services.request_id(metadata(context, "x-request-id"));
   services.report(*call.entry, {.path = route.handler,
-                                .remote = remote_of(context.peer()),
+                                .remote = rpc::remote_of(context.peer()),
                                 .request_id = id,
                                 .traceparent = metadata(context, "traceparent"),
                                 .request_bytes = call.body_bytes});
@@ -97,7 +86,7 @@ bool admit(const GrpcServices& shared, GrpcPlace& place, const grpc::CallbackSer
        .api_key = metadata(context, "x-api-key"),
        .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1});
   if (!who) return refuse(api::bad_api_key());
-  place.enter(remote_of(context.peer()));
+  place.enter(rpc::remote_of(context.peer()));
   call.caller = *std::move(who);
   call.tenant = call.caller.tenant;
   if (call.entry->record() != nullptr) call.entry->record()->tenant = call.tenant;

@@ -33,9 +33,6 @@ struct GrpcServices {
   std::atomic<int> calls{0};
 };
 
-// A caller's address, "127.0.0.1:51234", of gRPC's own "ipv4:127.0.0.1:51234".
-std::string remote_of(const std::string& peer);
-
 // Counts one call among those that are open, and, once it may come in, among those of its
 // connection.
 class GrpcPlace {

@@ -6,8 +6,8 @@
 
 #include "server/completion_prompt.h"
 #include "server/embedding_request.h"
+#include "server/grpc_message.h"
 #include "server/grpc_unary.h"
-#include "server/grpc_words.h"
 #include "server/pooled_work.h"
 #include "server/random_id.h"
 
@@ -22,9 +22,9 @@ class GrpcEmbedding final : public ModelRequest {
   explicit GrpcEmbedding(const v1::EmbedRequest& message) : message_(message) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = embedding_body(message_);
+    const Result<Json> body = embedding_body(message_);
     if (!body.ok()) return api::api_error(body.error());
-    auto error = keep(api::parse_embedding_request(*body, scope.model.request_limits()), request_);
+    auto error = keep(api::read_embedding_request(*body, scope.model.request_limits()), request_);
     if (!error) return std::nullopt;
     return in_proto_words(*std::move(error), {{"input", "inputs"}});
   }

@@ -6,7 +6,7 @@
 
 #include <pelton/v1/inference.pb.h>
 
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
 #include "server/grpc_tokenize.h"
@@ -36,7 +36,7 @@ void run(Call call, Services& services, std::string model, std::unique_ptr<Model
 
 void answer_forwarded_grpc(Call call, Services& services) {
   const std::string& method = call.request.path;
-  if (method == cluster::kGrpcGenerate) {
+  if (method == rpc::kGrpcGenerate) {
     std::optional<v1::GenerateRequest> message = message_of<v1::GenerateRequest>(call);
     if (!message) return call.send(no_message());
     std::string model = message->model();
@@ -44,12 +44,12 @@ void answer_forwarded_grpc(Call call, Services& services) {
     if (request == nullptr) return call.send(no_generate_prompt());
     return run(std::move(call), services, std::move(model), std::move(request), Work::kSampled);
   }
-  if (method == cluster::kGrpcEmbed) {
+  if (method == rpc::kGrpcEmbed) {
     const std::optional<v1::EmbedRequest> message = message_of<v1::EmbedRequest>(call);
     if (!message) return call.send(no_message());
     return run(std::move(call), services, message->model(), embed_request(*message), Work::kPooled);
   }
-  if (method == cluster::kGrpcTokenize) {
+  if (method == rpc::kGrpcTokenize) {
     const std::optional<v1::TokenizeRequest> message = message_of<v1::TokenizeRequest>(call);
     if (!message) return call.send(no_message());
     return run(std::move(call), services, message->model(), tokenize_request(*message),

@@ -1,5 +1,5 @@
 // A gRPC call that a gateway forwards: its method is the path, its message the body; the answer
-// goes back as the call would have sent it (cluster/grpc_frame.h, or a whole reply's bytes).
+// goes back as the call would have sent it (rpc/grpc_frame.h, or a whole reply's bytes).
 #pragma once
 
 #include "server/call.h"

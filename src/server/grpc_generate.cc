@@ -1,7 +1,5 @@
 #include "server/grpc_generate.h"
 
-#include <chrono>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,15 +7,17 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/generate_request.h"
-#include "cluster/grpc_frame.h"
-#include "cluster/grpc_status.h"
+#include "base/check.h"
 #include "net/loop_exchange.h"
+#include "rpc/grpc_frame.h"
+#include "rpc/grpc_status.h"
+#include "rpc/stream_writer.h"
 #include "server/answer_guide.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
 #include "server/grpc_answer.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 #include "server/random_id.h"
 #include "server/request_pipeline.h"
 
@@ -48,15 +48,15 @@ void stream_answer(Call call, Services& services, EngineWork work, MakeAnswer ma
 
 using Message = std::shared_ptr<const v1::GenerateRequest>;
 
-// A message is read by the parser of the HTTP API's body that says the same.
+// A message is read by the reader of the HTTP API's body that says the same.
 class GrpcChat final : public ModelRequest {
  public:
   explicit GrpcChat(Message message) : message_(std::move(message)) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = chat_body(*message_);
+    const Result<Json> body = chat_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_chat_request(*body, scope.model.request_limits()), request_);
+    return keep(api::read_chat_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -111,9 +111,9 @@ class GrpcText final : public ModelRequest {
   explicit GrpcText(Message message) : message_(std::move(message)) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = completion_body(*message_);
+    const Result<Json> body = completion_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_completion_request(*body, scope.model.request_limits()), request_);
+    return keep(api::read_completion_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_->generation, request_->model, {});
@@ -158,9 +158,9 @@ class GrpcTokens final : public ModelRequest {
   explicit GrpcTokens(Message message) : message_(std::move(message)) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = tokens_body(*message_);
+    const Result<Json> body = tokens_body(*message_);
     if (!body.ok()) return api::api_error(body.error());
-    auto error = keep(api::parse_generate_request(*body, scope.model.request_limits()), request_);
+    auto error = keep(api::read_generate_request(*body, scope.model.request_limits()), request_);
     if (!error) return std::nullopt;
     return in_proto_words(*std::move(error),
                           {{"sampling_params", "sampling"}, {"token_ids", "tokens.ids"}});
@@ -206,8 +206,9 @@ std::unique_ptr<ModelRequest> request_of(Message message) {
   return nullptr;
 }
 
-// Writes one message at a time; it deletes itself when gRPC is done with it.
+// It deletes itself when gRPC is done with it.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
+                           public rpc::StreamWriter::Stream,
                            public net::LoopResponder {
  public:
   GenerateCall(GrpcServices& shared, grpc::CallbackServerContext& context,
@@ -215,7 +216,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
       : shared_(shared),
         context_(context),
         message_(std::make_shared<const v1::GenerateRequest>(request)),
-        place_(shared) {
+        place_(shared),
+        writer_(shared.loop, *this, shared.stall_time_max) {
     const auto exchange = std::make_shared<net::LoopExchange>(shared.loop, *this);
     exchange_ = exchange;
     call_ = std::make_unique<Call>(grpc_call(shared, kRoute, context, request, exchange));
@@ -235,26 +237,31 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
     shared_.loop.post([this] { delete this; });
   }
 
+  // StreamWriter's.
+  void start_write(const std::string& message) override {
+    CHECK(writing_.ParseFromString(message), "an answer wrote what is no message");
+    StartWrite(&writing_);
+  }
+  void finish_stream(const grpc::Status& status) override {
+    if (const auto exchange = exchange_.lock()) exchange->end();
+    Finish(status);
+  }
+  void cancel_stream() override { context_.TryCancel(); }
+
   void send(net::HttpResponse response) override {
-    end_with(cluster::grpc_status(context_, response));
+    writer_.end_now(rpc::grpc_status(context_, rpc::call_error(response)));
   }
   void write(std::string_view frames) override;
-  void finish() override {
-    finish_asked_ = true;
-    go_on();
-  }
+  void finish() override { writer_.end(status_); }
   void abandon() override {
-    end_with(grpc::Status(grpc::StatusCode::INTERNAL, "the call was dropped unanswered"));
+    if (writer_.ending()) return;
+    writer_.end_now(grpc::Status(grpc::StatusCode::INTERNAL, "the call was dropped unanswered"));
   }
-  size_t queued_bytes() const override { return queued_bytes_; }
+  size_t queued_bytes() const override { return writer_.queued_bytes(); }
 
  private:
-  void go_on();
   void written(bool ok);
   void client_left();
-  void begin_watch();
-  void watch_write(std::chrono::milliseconds after);
-  void end_with(const grpc::Status& status);
 
   GrpcServices& shared_;
   grpc::CallbackServerContext& context_;
@@ -264,21 +271,14 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk>,
   std::unique_ptr<Call> call_;                 // until it is under way
 
   // The loop's thread only.
-  const std::shared_ptr<char> life_ = std::make_shared<char>();
-  std::deque<std::string> queue_;  // messages, the first of them being written
-  size_t queued_bytes_ = 0;
+  rpc::StreamWriter writer_;
   v1::GenerateChunk writing_;
   grpc::Status status_;  // that the stream ends with
-  bool write_runs_ = false;
-  bool write_watched_ = false;
-  std::chrono::steady_clock::time_point write_began_;
-  bool finish_asked_ = false;
-  bool finished_ = false;
 };
 
 void GenerateCall::start() {
   const std::unique_ptr<Call> call = std::move(call_);
-  if (finished_) return;  // cancelled before its turn came
+  if (writer_.ended()) return;  // cancelled before its turn came
   if (!admit(shared_, place_, context_, message_->model(), *call)) return;
   std::unique_ptr<ModelRequest> request = request_of(message_);
   if (request == nullptr) return call->send(no_generate_prompt());
@@ -287,76 +287,28 @@ void GenerateCall::start() {
 
 void GenerateCall::write(std::string_view frames) {
   for (;;) {
-    const Result<std::optional<cluster::GrpcFrame>> frame = cluster::take_grpc_frame(frames);
+    const Result<std::optional<rpc::GrpcFrame>> frame = rpc::take_grpc_frame(frames);
     CHECK(frame.ok(), "an answer wrote half a message");
-    if (!*frame) break;
-    if ((*frame)->kind == cluster::GrpcFrame::Kind::kError) {
-      status_ = cluster::grpc_status(context_, (*frame)->bytes);
-      continue;
+    if (!*frame) return;
+    if ((*frame)->kind == rpc::GrpcFrame::Kind::kError) {
+      status_ = rpc::grpc_status(context_, rpc::call_error((*frame)->bytes));
+    } else {
+      writer_.push(std::string((*frame)->bytes));
     }
-    queued_bytes_ += (*frame)->bytes.size() + 1;  // an empty one is one, too
-    queue_.emplace_back((*frame)->bytes);
   }
-  go_on();
-}
-
-void GenerateCall::go_on() {
-  if (write_runs_ || finished_) return;
-  if (!queue_.empty()) {
-    CHECK(writing_.ParseFromString(queue_.front()), "an answer wrote what is no message");
-    write_runs_ = true;
-    begin_watch();
-    StartWrite(&writing_);
-  } else if (finish_asked_) {
-    end_with(status_);
-  }
-}
-
-// One timer for many writes and the goodbye: it looks at the one that runs when its time comes.
-// Without, a client that takes nothing would keep its call, and what is written to it, for good.
-void GenerateCall::begin_watch() {
-  write_began_ = std::chrono::steady_clock::now();
-  if (!std::exchange(write_watched_, true)) watch_write(shared_.stall_time_max);
-}
-
-void GenerateCall::watch_write(std::chrono::milliseconds after) {
-  shared_.loop.post_after(after, [this, weak = std::weak_ptr<char>(life_)] {
-    if (weak.expired()) return;
-    write_watched_ = false;
-    if (!write_runs_ && !finished_) return;
-    const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::chrono::steady_clock::now() - write_began_);
-    if (ran >= shared_.stall_time_max) return context_.TryCancel();
-    write_watched_ = true;
-    watch_write(shared_.stall_time_max - ran);
-  });
 }
 
 void GenerateCall::written(bool ok) {
-  write_runs_ = false;
-  if (!ok && !finished_) return client_left();
-  if (!queue_.empty()) {
-    queued_bytes_ -= queue_.front().size() + 1;
-    queue_.pop_front();
-  }
-  go_on();
-  if (write_runs_ || finished_) return;
+  if (!ok && !writer_.ended()) return client_left();
+  writer_.written();
+  if (!writer_.idle() || writer_.ended()) return;
   if (const auto exchange = exchange_.lock()) exchange->drain();
 }
 
 void GenerateCall::client_left() {
-  if (finished_) return;
+  if (writer_.ended()) return;
   if (const auto exchange = exchange_.lock()) exchange->leave();
-  end_with(grpc::Status::CANCELLED);
-}
-
-// Once, also while a write runs: gRPC sees to the order.
-void GenerateCall::end_with(const grpc::Status& status) {
-  if (std::exchange(finished_, true)) return;
-  queue_.clear();
-  if (const auto exchange = exchange_.lock()) exchange->end();
-  begin_watch();
-  Finish(status);
+  writer_.end_now(grpc::Status::CANCELLED);
 }
 
 }  // namespace

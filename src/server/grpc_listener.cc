@@ -23,6 +23,7 @@
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
 #include "server/grpc_refusal.h"
+#include "server/grpc_session.h"
 #include "server/grpc_tokenize.h"
 #include "server/health.h"
 
@@ -31,13 +32,22 @@ namespace {
 
 constexpr const char* kServiceName = "pelton.v1.Inference";
 
-class Service final : public v1::Inference::CallbackService {
+// A session's messages come as bytes: one that is none is answered, and the session goes on.
+using Base = v1::Inference::WithRawCallbackMethod_Session<
+    v1::Inference::WithCallbackMethod_Generate<v1::Inference::WithCallbackMethod_Tokenize<
+        v1::Inference::WithCallbackMethod_Embed<v1::Inference::Service>>>>;
+
+class Service final : public Base {
  public:
-  explicit Service(GrpcServices& shared) : shared_(shared) {}
+  Service(GrpcServices& shared, rpc::Sessions& sessions) : shared_(shared), sessions_(sessions) {}
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
     return start_generate(shared_, *context, *request);
+  }
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
+      grpc::CallbackServerContext* context) override {
+    return sessions_.start(*context, session_host(shared_, *context));
   }
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
@@ -51,6 +61,7 @@ class Service final : public v1::Inference::CallbackService {
 
  private:
   GrpcServices& shared_;
+  rpc::Sessions& sessions_;
 };
 
 // What clients may ask of the library.
@@ -98,7 +109,9 @@ struct GrpcListener::Parts {
                .calls_max = options.calls_max,
                .stall_time_max = options.stall_time_max,
                .hosts = options.hosts},
-        service(shared) {}
+        sessions(loop, {.stall_time_max = options.stall_time_max,
+                        .idle_time_max = options.session_idle_time_max}),
+        service(shared, sessions) {}
 
   Result<std::shared_ptr<grpc::ServerCredentials>> credentials(const Options& options) {
     if (options.tls == nullptr) return grpc::InsecureServerCredentials();
@@ -111,6 +124,7 @@ struct GrpcListener::Parts {
   const int connections_max;
   net::ConnectionAcceptor connections;
   GrpcServices shared;
+  rpc::Sessions sessions;
   Service service;
   std::shared_ptr<const net::TlsIdentity> tls;
   std::unique_ptr<GrpcCertificates> certificates;
@@ -193,6 +207,7 @@ void GrpcListener::close(std::chrono::milliseconds grace) {
   if (parts_ == nullptr) return;
   set_serving(false);
   parts_->connections.stop_accepting();
+  parts_->sessions.drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() + grace);
   parts_->grpc->Wait();
   parts_->connections.stop();

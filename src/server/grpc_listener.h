@@ -38,6 +38,8 @@ class GrpcListener {
     std::chrono::milliseconds idle_time_max{300'000};
     // A client that does not take what is to be written in this time is cut off.
     std::chrono::milliseconds stall_time_max{30'000};
+    // A session without a turn for so long is ended.
+    std::chrono::milliseconds session_idle_time_max{3'600'000};
   };
 
   // Both outlive it.

@@ -9,15 +9,16 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
-#include "server/grpc_call.h"
+#include "rpc/grpc_frame.h"
+#include "rpc/remote.h"
 
 namespace pelton::server {
 namespace {
 
 namespace experimental = grpc::experimental;
 
-constexpr std::string_view kOurs[] = {
-    "/pelton.v1.Inference/Generate", "/pelton.v1.Inference/Tokenize", "/pelton.v1.Inference/Embed"};
+constexpr std::string_view kOurs[] = {rpc::kGrpcGenerate, rpc::kGrpcSession, rpc::kGrpcTokenize,
+                                      rpc::kGrpcEmbed};
 
 // Of one call, created and gone with it.
 class Refusal final : public experimental::Interceptor {
@@ -50,7 +51,7 @@ class Factory final : public experimental::ServerInterceptorFactoryInterface {
     const std::string_view method = call->method();
     const bool is_ours = std::find(std::begin(kOurs), std::end(kOurs), method) != std::end(kOurs);
     if (is_ours) return new Refusal;
-    connections_.claim(remote_of(call->server_context()->peer()),
+    connections_.claim(rpc::remote_of(call->server_context()->peer()),
                        net::ConnectionAcceptor::Claim::kAnybody);
     return nullptr;
   }

@@ -12,12 +12,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 #include "server/any_turns.h"
+#include "server/catalogue_rows.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
 #include "server/grpc_fixture.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 #include "server/random_turns.h"
 
 namespace pelton::server {
@@ -383,13 +384,29 @@ TEST(Grpc, AKeysLimitsHoldHereToo) {
   EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "many"}}).status.ok());
 }
 
-// Within a second of the client's going nothing of it is left.
-bool becomes_clean(const GrpcFixtureOf& grpc, engine::Engine& engine) {
-  for (int i = 0; i < 200; ++i) {
-    if (engine.ledger().clean()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
+// Bodies over HTTP have these bounds; messages have them, too.
+TEST(Grpc, APartsJsonIsBounded) {
+  GrpcFixtureOf grpc(kScript);
+  v1::GenerateRequest request = grpc_chat("hi");
+  v1::Tool& tool = *request.mutable_chat()->add_tools();
+  tool.set_name("f");
+  tool.set_parameters(R"({"type":"object","type":"array"})");
+  GrpcSaid said = grpc.generate(request);
+  EXPECT_EQ(said.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(said.error_param, "tools[0].function.parameters.type");
+  std::string many = "[0";
+  for (int i = 0; i < 1'000'000; ++i) many += ",0";
+  tool.set_parameters(many + "]");
+  said = grpc.generate(request);
+  EXPECT_EQ(said.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(said.status.error_message().find("1000000 values"), std::string::npos);
+  tool.set_parameters(R"({"type": [)");  // half a tree, and then more of the message
+  request.mutable_sampling()->set_seed(1);
+  said = grpc.generate(request);
+  EXPECT_EQ(said.error_param, "tools[0].parameters");
+  v1::GenerateRequest tokens;
+  for (int i = 0; i <= 1'000'000; ++i) tokens.mutable_tokens()->add_ids(1);
+  EXPECT_EQ(grpc.generate(tokens).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST(Grpc, LeavingFreesThePlace) {
@@ -408,7 +425,7 @@ TEST(Grpc, LeavingFreesThePlace) {
   while (reader->Read(&chunk)) {
   }
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(becomes_clean(grpc, grpc.fixture.engine()));
+  EXPECT_TRUE(becomes_clean(grpc.fixture.engine()));
   for (int i = 0; i < 200 && grpc.fixture.server().services().statistics.counts().open() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -429,7 +446,7 @@ TEST(Grpc, ADeadlineEndsTheWork) {
   while (reader->Read(&chunk)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(becomes_clean(grpc, grpc.fixture.engine()));
+  EXPECT_TRUE(becomes_clean(grpc.fixture.engine()));
 }
 
 TEST(Grpc, AFullQueueIsResourceExhausted) {
@@ -493,10 +510,9 @@ void add_messages(Answer& answer, GrpcSaid& said) {
   std::string frames;
   answer.take_events(frames);
   std::string_view rest = frames;
-  for (auto frame = *cluster::take_grpc_frame(rest); frame;
-       frame = *cluster::take_grpc_frame(rest)) {
+  for (auto frame = *rpc::take_grpc_frame(rest); frame; frame = *rpc::take_grpc_frame(rest)) {
     v1::GenerateChunk chunk;
-    ASSERT_EQ(frame->kind, cluster::GrpcFrame::Kind::kMessage);
+    ASSERT_EQ(frame->kind, rpc::GrpcFrame::Kind::kMessage);
     ASSERT_TRUE(chunk.ParseFromArray(frame->bytes.data(), static_cast<int>(frame->bytes.size())));
     add(chunk, said);
   }

@@ -6,8 +6,8 @@
 
 #include "api/tokenize_request.h"
 #include "server/chat_turn_options.h"
+#include "server/grpc_message.h"
 #include "server/grpc_unary.h"
-#include "server/grpc_words.h"
 #include "server/reply.h"
 
 namespace pelton::server {
@@ -21,9 +21,9 @@ class GrpcTokenization final : public ModelRequest {
   explicit GrpcTokenization(const v1::TokenizeRequest& message) : message_(message) {}
 
   std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
-    const Result<std::string> body = tokenize_body(message_);
+    const Result<Json> body = tokenize_body(message_);
     if (!body.ok()) return api::api_error(body.error());
-    return keep(api::parse_tokenize_request(*body, scope.model.request_limits()), request_);
+    return keep(api::read_tokenize_request(*body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override { return {.model = request_.model}; }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {

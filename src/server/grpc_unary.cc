@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cluster/grpc_status.h"
 #include "net/loop_exchange.h"
+#include "rpc/grpc_status.h"
 
 namespace pelton::server {
 namespace {
@@ -41,7 +41,8 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public net::LoopResp
   }
 
   void send(net::HttpResponse response) override {
-    if (response.status != 200) return end_with(cluster::grpc_status(context_, response));
+    if (response.status != 200)
+      return end_with(rpc::grpc_status(context_, rpc::call_error(response)));
     CHECK(reply_.ParseFromString(response.body), "an answer wrote what is no reply");
     end_with(grpc::Status::OK);
   }

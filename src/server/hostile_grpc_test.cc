@@ -261,6 +261,15 @@ TEST_F(HostileGrpc, GR_02_MessagesThatAreNone) {
   expect_well();
 }
 
+// Each is answered by a chunk of turn 0, and what is left is heard: the session ends well.
+TEST_F(HostileGrpc, GR_02_ASessionsMessagesThatAreNone) {
+  for (const std::string& bad : {std::string("\xFF\xFF\xFF"), std::string("\x0A\x7Fx"),
+                                 std::string("\x0A\x02\x12\x7F"), std::string(1000, '\x80')}) {
+    EXPECT_EQ(called("/pelton.v1.Inference/Session", bad), kOk);
+  }
+  expect_well();
+}
+
 TEST_F(HostileGrpc, GR_03_LengthsThatAreNotBelieved) {
   const int64_t before = telemetry::process_usage().resident_bytes;
   for (const char* length : {"\xFF\xFF\xFF\xFF", "\x7F\xFF\xFF\xFF", "\x02\x00\x00\x01"}) {

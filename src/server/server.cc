@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "cluster/grpc_frame.h"
 #include "net/multipart_form.h"
+#include "rpc/grpc_frame.h"
 #include "server/grpc_forwarded.h"
 #include "server/reply.h"
 #include "telemetry/trace_context.h"
@@ -41,8 +41,7 @@ void strip_root_path(std::string_view root, std::string& path) {
 }
 
 access::TrackedRequest::Route entry_route(const EndpointMatch& match, std::string_view path) {
-  for (const std::string_view method :
-       {cluster::kGrpcGenerate, cluster::kGrpcTokenize, cluster::kGrpcEmbed}) {
+  for (const std::string_view method : {rpc::kGrpcGenerate, rpc::kGrpcTokenize, rpc::kGrpcEmbed}) {
     if (match.endpoint == nullptr && path == method) return {.handler = method, .method = "POST"};
   }
   if (match.endpoint == nullptr) return {.handler = "none", .method = "none"};
@@ -145,7 +144,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
 
 void Server::handle_forwarded(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange,
                               Forwarded forwarded) {
-  const bool is_grpc = cluster::is_grpc_method(request.path);
+  const bool is_grpc = rpc::is_grpc_method(request.path);
   const EndpointMatch match =
       is_grpc ? EndpointMatch() : find_endpoint(request.method, request.path);
   Call call = new_call(std::move(request), std::move(exchange), match);

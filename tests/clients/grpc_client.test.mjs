@@ -59,6 +59,42 @@ test('a tool call', async () => {
   assert.deepEqual(said.calls, [{ name: 'get_weather', arguments: '{"city":"Bern"}' }]);
 });
 
+// One turn of a session, to its end.
+async function turn(chunks, number) {
+  const said = { text: '', calls: [], finish: '', error: null };
+  for (;;) {
+    const { value: chunk, done } = await chunks.next();
+    assert.ok(!done, 'the session ended');
+    assert.equal(chunk.turn, number);
+    if (chunk.error) return { ...said, error: chunk.error };
+    said.text += chunk.chunk.text;
+    for (const call of chunk.chunk.tool_calls) if (call.id) said.calls.push(call.id);
+    said.finish = chunk.chunk.finish_reason;
+    if (said.finish) return said;
+  }
+}
+
+test('a session: a tool loop, a turn that is cancelled, one that is wrong', async () => {
+  const session = client.Session(key());
+  const chunks = session[Symbol.asyncIterator]();
+  const tools = [{ name: 'get_weather', parameters: '{"type":"object"}' }];
+  session.write({ generate: chat('What is the weather in Bern', { tools }) });
+  const call = await turn(chunks, 1);
+  assert.equal(call.finish, 'tool_calls');
+  const result = { role: 'tool', tool_call_id: call.calls[0], content: 'sunny, 21' };
+  session.write({ generate: { chat: { messages: [result] } }, continues: true });
+  assert.equal((await turn(chunks, 2)).text, 'It is sunny in Bern, 21 degrees.');
+  session.write({ generate: chat('never ends') });
+  session.write({ cancel: {} });
+  assert.equal((await turn(chunks, 3)).finish, 'cancelled');
+  session.write({ generate: { ...chat('Hi'), model: 'other' } });
+  assert.equal((await turn(chunks, 4)).error.code, grpc.status.NOT_FOUND);
+  session.write({ generate: chat('Hi') });
+  assert.equal((await turn(chunks, 5)).text, HELLO);
+  session.end();
+  assert.ok((await chunks.next()).done);
+});
+
 test('text, tokens, embeddings', async () => {
   const { tokens, context_max } = await unary(client, 'Tokenize', { text: 'Once upon' });
   assert.ok(tokens.length > 0 && context_max > 0);

@@ -270,6 +270,10 @@ class GrpcCall:
         return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
     async def start(self, method, message, timeout=None, metadata=()):
+        """`message`: all that the client says, or a list of it."""
+        messages = message if isinstance(message, list) else [message]
+        said = b"".join(b"\0" + struct.pack(">I", len(one)) + one for one in messages)
+
         def literal(name, value):
             return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
         head = b"".join(literal(name, value) for name, value in (
@@ -281,7 +285,7 @@ class GrpcCall:
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(SETTINGS, 0, 0, settings) +
             self.frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 20)) +
             self.frame(HEADERS, 4, 1, head) +
-            self.frame(DATA, 1, 1, b"\0" + struct.pack(">I", len(message)) + message))
+            self.frame(DATA, 1, 1, said))
 
     async def cancel(self):
         await self.connection.send(self.frame(RST_STREAM, 0, 1, struct.pack(">I", CANCEL)))

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace pelton::cluster {
+namespace pelton::rpc {
 
 struct GrpcFrame {
   enum class Kind : char { kMessage = 'm', kError = 'e' };
@@ -24,10 +24,11 @@ Result<std::optional<GrpcFrame>> take_grpc_frame(std::string_view& frames);
 
 // Methods of pelton.v1.Inference, as paths of requests that a gateway forwards.
 inline constexpr std::string_view kGrpcGenerate = "/pelton.v1.Inference/Generate";
+inline constexpr std::string_view kGrpcSession = "/pelton.v1.Inference/Session";  // never forwarded
 inline constexpr std::string_view kGrpcTokenize = "/pelton.v1.Inference/Tokenize";
 inline constexpr std::string_view kGrpcEmbed = "/pelton.v1.Inference/Embed";
 constexpr bool is_grpc_method(std::string_view path) {
   return path.starts_with("/pelton.v1.Inference/");
 }
 
-}  // namespace pelton::cluster
+}  // namespace pelton::rpc

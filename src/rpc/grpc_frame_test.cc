@@ -1,10 +1,10 @@
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace pelton::cluster {
+namespace pelton::rpc {
 namespace {
 
 TEST(GrpcFrame, FramesAreTakenOffInTheirOrder) {
@@ -35,4 +35,4 @@ TEST(GrpcFrame, HalfAFrameIsNone) {
 }
 
 }  // namespace
-}  // namespace pelton::cluster
+}  // namespace pelton::rpc

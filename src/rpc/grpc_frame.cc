@@ -1,9 +1,9 @@
-#include "cluster/grpc_frame.h"
+#include "rpc/grpc_frame.h"
 
 #include <cstdint>
 #include <cstring>
 
-namespace pelton::cluster {
+namespace pelton::rpc {
 namespace {
 
 constexpr size_t kHeadBytes = 1 + sizeof(uint32_t);  // its kind and its length
@@ -31,4 +31,4 @@ Result<std::optional<GrpcFrame>> take_grpc_frame(std::string_view& frames) {
   return std::optional(frame);
 }
 
-}  // namespace pelton::cluster
+}  // namespace pelton::rpc

@@ -1,11 +1,12 @@
-#include "cluster/grpc_status.h"
+#include "rpc/grpc_status.h"
 
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "base/json.h"
 
-namespace pelton::cluster {
+namespace pelton::rpc {
 
 grpc::StatusCode grpc_code(int http_status) {
   switch (http_status) {
@@ -29,24 +30,28 @@ grpc::StatusCode grpc_code(int http_status) {
   }
 }
 
-grpc::Status grpc_status(grpc::CallbackServerContext& context, const net::HttpResponse& answer) {
+CallError call_error(const net::HttpResponse& answer) {
+  CallError error{.code = grpc_code(answer.status), .object = answer.body};
   const Result<Json> body = Json::parse(answer.body);
-  const Json* error = body.ok() ? body->find("error") : nullptr;
-  const auto message = error == nullptr ? std::nullopt : error->string("message");
-  // Binary, because a field's path may be anything a client has written.
-  context.AddTrailingMetadata("pelton-error-bin", answer.body);
-  return grpc::Status(grpc_code(answer.status), message.value_or("an error without words"));
+  const Json* object = body.ok() ? body->find("error") : nullptr;
+  if (object == nullptr) return error;
+  if (auto message = object->string("message")) error.message = *std::move(message);
+  return error;
 }
 
-grpc::Status grpc_status(grpc::CallbackServerContext& context, std::string_view frame) {
+CallError call_error(std::string_view frame) {
   net::HttpResponse answer;
   const char* const end = frame.data() + frame.size();
   const auto status = std::from_chars(frame.data(), end, answer.status);
-  if (status.ec != std::errc() || status.ptr == end) {
-    return grpc::Status(grpc::StatusCode::INTERNAL, "an error without words");
-  }
+  if (status.ec != std::errc() || status.ptr == end) return {};
   answer.body.assign(status.ptr + 1, end);
-  return grpc_status(context, answer);
+  return call_error(answer);
 }
 
-}  // namespace pelton::cluster
+grpc::Status grpc_status(grpc::CallbackServerContext& context, const CallError& error) {
+  // Binary, because a field's path may be anything a client has written.
+  if (!error.object.empty()) context.AddTrailingMetadata("pelton-error-bin", error.object);
+  return grpc::Status(error.code, error.message);
+}
+
+}  // namespace pelton::rpc

@@ -12,7 +12,7 @@
 #include "api/tokenize_request.h"
 #include "base/check.h"
 #include "base/json.h"
-#include "server/grpc_words.h"
+#include "server/grpc_message.h"
 
 namespace {
 
@@ -20,14 +20,14 @@ using namespace pelton;  // NOLINT: a program of its own
 
 constexpr api::RequestLimits kLimits{.vocab_size = 1000};
 
-template <typename Parse>
-void check(const Result<std::string>& body, const Parse& parse) {
+template <typename Read>
+void check(const Result<Json>& body, const Read& read) {
   if (!body.ok()) {
     CHECK(api::api_error(body.error()).status == 400);
     return;
   }
-  CHECK(Json::parse(*body).ok(), "a body that is no JSON");
-  const auto request = parse(*body, kLimits);
+  CHECK(Json::parse(body->dump()).ok(), "a body that is no JSON");
+  const auto request = read(*body, kLimits);
   if (!request.ok()) CHECK(api::api_error(request.error()).status == 400);
 }
 
@@ -38,17 +38,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int bytes = static_cast<int>(size);
   v1::GenerateRequest generate;
   if (generate.ParseFromArray(data, bytes)) {
-    check(server::chat_body(generate), api::parse_chat_request);
-    check(server::completion_body(generate), api::parse_completion_request);
-    check(server::tokens_body(generate), api::parse_generate_request);
+    check(server::chat_body(generate), api::read_chat_request);
+    check(server::completion_body(generate), api::read_completion_request);
+    check(server::tokens_body(generate), api::read_generate_request);
   }
   v1::TokenizeRequest tokenize;
   if (tokenize.ParseFromArray(data, bytes)) {
-    check(server::tokenize_body(tokenize), api::parse_tokenize_request);
+    check(server::tokenize_body(tokenize), api::read_tokenize_request);
   }
   v1::EmbedRequest embed;
   if (embed.ParseFromArray(data, bytes)) {
-    check(server::embedding_body(embed), api::parse_embedding_request);
+    check(server::embedding_body(embed), api::read_embedding_request);
   }
   return 0;
 }

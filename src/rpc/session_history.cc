@@ -1,0 +1,69 @@
+#include "rpc/session_history.h"
+
+#include <utility>
+
+namespace pelton::rpc {
+namespace {
+
+Error not_continued(const char* message) {
+  return {ErrorCode::kInvalidArgument, message, "continues"};
+}
+
+// `chat` becomes what has been said so far and then its own messages.
+void go_on_from(const v1::Chat& last, v1::Chat& chat) {
+  v1::Chat asked = std::move(chat);
+  chat.Clear();
+  *chat.mutable_messages() = last.messages();
+  for (v1::Message& message : *asked.mutable_messages()) *chat.add_messages() = std::move(message);
+  *chat.mutable_tools() = asked.tools_size() > 0 ? asked.tools() : last.tools();
+  chat.set_tool_choice(asked.tool_choice());
+  chat.set_reasoning_effort(asked.reasoning_effort().empty() ? last.reasoning_effort()
+                                                             : asked.reasoning_effort());
+}
+
+void take_unsaid(const v1::GenerateRequest& last, v1::GenerateRequest& request) {
+  if (request.model().empty()) request.set_model(last.model());
+  if (request.user().empty()) request.set_user(last.user());
+  if (request.cache_salt().empty()) request.set_cache_salt(last.cache_salt());
+  if (!request.has_priority() && last.has_priority()) request.set_priority(last.priority());
+  if (!request.has_sampling() && last.has_sampling()) *request.mutable_sampling() = last.sampling();
+}
+
+}  // namespace
+
+Result<v1::GenerateRequest> SessionHistory::begin(v1::SessionRequest asked) {
+  v1::GenerateRequest request = std::move(*asked.mutable_generate());
+  running_.reset();
+  answer_.Clear();
+  answer_.set_role("assistant");
+  if (asked.continues()) {
+    if (!request.has_chat()) return not_continued("'continues' is for a 'chat'");
+    if (!last_) return not_continued("'continues': no chat of this session has come to its end");
+    go_on_from(last_->chat(), *request.mutable_chat());
+    take_unsaid(*last_, request);
+  }
+  if (request.has_chat()) running_ = request;
+  return request;
+}
+
+void SessionHistory::add(const v1::GenerateChunk& chunk) {
+  if (!running_) return;
+  *answer_.mutable_content() += chunk.text();
+  *answer_.mutable_reasoning() += chunk.reasoning();
+  for (const v1::ToolCallDelta& delta : chunk.tool_calls()) {
+    const auto index = static_cast<int>(delta.index());
+    while (answer_.tool_calls_size() <= index) answer_.add_tool_calls();
+    v1::ToolCall& call = *answer_.mutable_tool_calls(index);
+    if (!delta.id().empty()) call.set_id(delta.id());
+    if (!delta.name().empty()) call.set_name(delta.name());
+    *call.mutable_arguments() += delta.arguments();
+  }
+}
+
+void SessionHistory::finish() {
+  if (!running_) return;
+  *running_->mutable_chat()->add_messages() = std::move(answer_);
+  last_ = std::exchange(running_, std::nullopt);
+}
+
+}  // namespace pelton::rpc
