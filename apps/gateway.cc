@@ -119,7 +119,7 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Ans
         [with](net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
           with.gateway.handle_grpc(std::move(request), exchange);
         },
-        log);
+        [with](const net::HttpRequest& head) { return with.gateway.takes_body(head); }, log);
     TRY(listeners.grpc->open({.address = config.grpc_host,
                               .port = config.grpc_port,
                               .hosts = hosts.at(config.grpc_host)}));

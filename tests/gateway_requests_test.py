@@ -353,6 +353,12 @@ class Requests(unittest.TestCase):
                              Authorization="Bearer key-r")[0], 200)
         self.assertEqual(grpc(grpc_port, "Generate", chat_message(1, 3, 1), metadata=(("authorization", "Bearer key-r"),))[1], 8)
         self.assertEqual(grpc(grpc_port, "Generate", chat_message(1, 3, 1))[1], UNAUTHENTICATED)
+        # A session is asked for its key before its first turn; its turns are counted.
+        self.assertEqual(grpc(grpc_port, "Session", [])[1], UNAUTHENTICATED)
+        self.assertEqual(grpc(grpc_port, "Session", [], metadata=(("authorization", "Bearer wrong"),))[1], UNAUTHENTICATED)
+        said, status, words = grpc(grpc_port, "Session", [field(1, chat_message(1, 3, 1))], metadata=(("authorization", "Bearer key-r"),))
+        self.assertEqual(status, 0, words)
+        self.assertEqual(dict(fields(dict(fields(said[0]))[3]))[1], 8)
         self.assertEqual(post("key-free", chat(1, 3, 1))[0], 200)
         # At once: two, and the third when one of them has ended.
         running = [threading.Thread(target=post, args=("key-c", chat(number, 400, 1))) for number in (1, 2)]

@@ -92,6 +92,12 @@ class CallPlace {
     }
     return true;
   }
+  // Of a call that may stay open for long. False: it has been answered.
+  bool has_key(const std::shared_ptr<net::Exchange>& exchange) const {
+    if (shared_.knows(request_)) return true;
+    exchange->send(error_answer(request_.path, api::bad_api_key(), ""));
+    return false;
+  }
   // Behind it, once: its request goes its way.
   void hand_over(const std::shared_ptr<net::Exchange>& exchange) {
     shared_.handler(std::move(request_), exchange);
@@ -267,7 +273,7 @@ class SessionCall final : public rpc::SessionHost {
       : context_(context), place_(shared, context, rpc::kGrpcSession, {}) {}
 
   bool admit(std::shared_ptr<net::Exchange> opening) override {
-    return place_.admit(context_, opening);
+    return place_.has_key(opening) && place_.admit(context_, opening);
   }
   void start_turn(v1::GenerateRequest request,
                   const std::shared_ptr<net::Exchange>& exchange) override {

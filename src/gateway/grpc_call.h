@@ -23,6 +23,7 @@ namespace pelton::gateway {
 
 struct GrpcShared {  // outlives calls
   const GrpcListener::Handler& handler;
+  const GrpcListener::Knows& knows;
   net::WorkLoop& loop;
   net::ConnectionAcceptor& connections;
   const net::AllowedHosts hosts;

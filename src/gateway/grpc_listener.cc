@@ -71,7 +71,7 @@ void bound(grpc::ServerBuilder& builder, const GrpcListener::Options& options) {
 
 // The server goes first, then what its calls used.
 struct GrpcListener::Parts {
-  Parts(const Handler& handler, const Options& options, base::Log& log)
+  Parts(const Handler& handler, const Knows& knows, const Options& options, base::Log& log)
       : connections({.address = options.address,
                      .port = options.port,
                      .connections_max = options.connections_max,
@@ -82,6 +82,7 @@ struct GrpcListener::Parts {
                      .lost_time_max = options.stall_time_max},
                     log),
         shared{.handler = handler,
+               .knows = knows,
                .loop = loop,
                .connections = connections,
                .hosts = options.hosts,
@@ -99,8 +100,8 @@ struct GrpcListener::Parts {
   std::unique_ptr<grpc::Server> grpc;
 };
 
-GrpcListener::GrpcListener(Handler handler, base::Log& log)
-    : handler_(std::move(handler)), log_(log) {}
+GrpcListener::GrpcListener(Handler handler, Knows knows, base::Log& log)
+    : handler_(std::move(handler)), knows_(std::move(knows)), log_(log) {}
 
 GrpcListener::~GrpcListener() {
   close(std::chrono::milliseconds(0));
@@ -112,7 +113,7 @@ Result<void> GrpcListener::open(const Options& options) {
   google::protobuf::SetLogHandler(nullptr);
   gpr_set_log_function([](gpr_log_func_args*) {});
   grpc::EnableDefaultHealthCheckService(true);
-  auto parts = std::make_unique<Parts>(handler_, options, log_);
+  auto parts = std::make_unique<Parts>(handler_, knows_, options, log_);
   TRY(parts->connections.listen());
   grpc::ServerBuilder builder;
   bound(builder, options);

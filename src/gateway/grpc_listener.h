@@ -37,8 +37,12 @@ class GrpcListener {
   using Handler =
       std::function<void(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange)>;
 
-  // Both outlive it.
-  GrpcListener(Handler handler, base::Log& log);
+  // Whether a call with these metadata has a key that may use the gateway; on the calls' thread.
+  // What stays open for long, a session, is asked for it at its beginning.
+  using Knows = std::function<bool(const net::HttpRequest& head)>;
+
+  // `log` outlives it.
+  GrpcListener(Handler handler, Knows knows, base::Log& log);
   ~GrpcListener();  // closes
 
   // Once. Errors: kAddressInUse, kIo.
@@ -51,6 +55,7 @@ class GrpcListener {
  private:
   struct Parts;
   const Handler handler_;
+  const Knows knows_;
   base::Log& log_;
   std::unique_ptr<Parts> parts_;
 };

@@ -5,8 +5,8 @@
 namespace pelton::rpc {
 namespace {
 
-Error not_continued(const char* message) {
-  return {ErrorCode::kInvalidArgument, message, "continues"};
+Error not_continued(const char* message, const char* field = "continues") {
+  return {ErrorCode::kInvalidArgument, message, field};
 }
 
 // `chat` becomes what has been said so far and then its own messages.
@@ -21,12 +21,22 @@ void go_on_from(const v1::Chat& last, v1::Chat& chat) {
                                                              : asked.reasoning_effort());
 }
 
+// What is said again replaces, lists as a whole.
+void take_unsaid(const v1::Sampling& last, v1::Sampling& sampling) {
+  const v1::Sampling said = sampling;
+  sampling = last;
+  if (said.stop_size() > 0) sampling.clear_stop();
+  if (said.stop_token_ids_size() > 0) sampling.clear_stop_token_ids();
+  if (said.logit_bias_size() > 0) sampling.clear_logit_bias();
+  sampling.MergeFrom(said);
+}
+
 void take_unsaid(const v1::GenerateRequest& last, v1::GenerateRequest& request) {
   if (request.model().empty()) request.set_model(last.model());
   if (request.user().empty()) request.set_user(last.user());
   if (request.cache_salt().empty()) request.set_cache_salt(last.cache_salt());
   if (!request.has_priority() && last.has_priority()) request.set_priority(last.priority());
-  if (!request.has_sampling() && last.has_sampling()) *request.mutable_sampling() = last.sampling();
+  if (last.has_sampling()) take_unsaid(last.sampling(), *request.mutable_sampling());
 }
 
 }  // namespace
@@ -39,6 +49,9 @@ Result<v1::GenerateRequest> SessionHistory::begin(v1::SessionRequest asked) {
   if (asked.continues()) {
     if (!request.has_chat()) return not_continued("'continues' is for a 'chat'");
     if (!last_) return not_continued("'continues': no chat of this session has come to its end");
+    if (request.chat().messages_size() == 0) {
+      return not_continued("'messages' must have at least one message", "messages");
+    }
     go_on_from(last_->chat(), *request.mutable_chat());
     take_unsaid(*last_, request);
   }

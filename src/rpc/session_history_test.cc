@@ -54,6 +54,29 @@ TEST(SessionHistory, ATurnFollowsTheOneBeforeAndItsAnswer) {
   EXPECT_FALSE(second->has_response_format());
 }
 
+TEST(SessionHistory, SamplingIsTakenFieldByField) {
+  SessionHistory history;
+  v1::SessionRequest first = user("Hi");
+  v1::Sampling& was = *first.mutable_generate()->mutable_sampling();
+  was.set_max_tokens(5);
+  was.set_temperature(0.5);
+  was.add_stop("END");
+  ASSERT_TRUE(history.begin(first).ok());
+  history.finish();
+  v1::SessionRequest next = user("So?", true);
+  v1::Sampling& said = *next.mutable_generate()->mutable_sampling();
+  said.set_seed(1);
+  said.set_temperature(0);
+  said.add_stop("STOP");
+  const Result<v1::GenerateRequest> second = history.begin(next);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->sampling().max_tokens(), 5);
+  EXPECT_EQ(second->sampling().temperature(), 0);
+  EXPECT_EQ(second->sampling().seed(), 1);
+  ASSERT_EQ(second->sampling().stop_size(), 1);
+  EXPECT_EQ(second->sampling().stop(0), "STOP");
+}
+
 TEST(SessionHistory, CallsAreOfTheAnswer) {
   SessionHistory history;
   ASSERT_TRUE(history.begin(user("Weather?")).ok());
@@ -114,6 +137,10 @@ TEST(SessionHistory, WhatCannotGoOnIsNamed) {
   raw.set_continues(true);
   raw.mutable_generate()->set_text("raw");
   EXPECT_EQ(history.begin(raw).error().field, "continues");
+  v1::SessionRequest empty;
+  empty.set_continues(true);
+  empty.mutable_generate()->mutable_chat();
+  EXPECT_EQ(history.begin(empty).error().field, "messages");
   // A refusal leaves what there was.
   EXPECT_TRUE(history.begin(user("So?", true)).ok());
 }
