@@ -52,8 +52,10 @@ std::vector<Flag> batches_flags() {
 Result<std::unique_ptr<store::BatchStore>> open_batch_store(const cli::Arguments& arguments,
                                                             const base::Clock& clock) {
   if (!arguments.has("--batches")) return std::unique_ptr<store::BatchStore>();
-  return store::BatchStore::open(arguments.text("--batches"),
-                                 {.bytes_max = arguments.integer("--batches-bytes")}, clock);
+  auto store = store::BatchStore::open(arguments.text("--batches"),
+                                       {.bytes_max = arguments.integer("--batches-bytes")}, clock);
+  if (store.ok()) return store;
+  return Error{store.error().code, "--batches: " + store.error().message, "batches"};
 }
 
 server::Batches::Options batches_options(const cli::Arguments& arguments) {

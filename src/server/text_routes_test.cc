@@ -125,6 +125,11 @@ TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
   std::string text;
   for (const Json& piece : pieces.find("tokens")->as_array()) text += *piece.string("piece");
   EXPECT_EQ(text, "Once upon");
+  for (const char* const two :
+       {R"({"content":"a","prompt":"b"})", R"({"content":"a","messages":[]})"}) {
+    const Json refused = ask("/tokenize", two, 400);
+    EXPECT_EQ(refused.find("error")->string("param"), "content") << two;
+  }
 }
 
 TEST_F(TextRoutes, AModalityThatIsMissingIsNoUnknownAddress) {
