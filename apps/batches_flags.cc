@@ -55,9 +55,11 @@ Result<std::unique_ptr<store::BatchStore>> open_batch_store(const cli::Arguments
                                                             const base::Clock& clock) {
   if (!arguments.has("--batches")) return std::unique_ptr<store::BatchStore>();
   TRY_ASSIGN(const std::vector<std::string> secrets, store_secrets(arguments));
-  return store::BatchStore::open(arguments.text("--batches"),
-                                 {.bytes_max = arguments.integer("--batches-bytes")}, clock,
-                                 secrets);
+  auto store =
+      store::BatchStore::open(arguments.text("--batches"),
+                              {.bytes_max = arguments.integer("--batches-bytes")}, clock, secrets);
+  if (store.ok() || store.error().field == "store-key-file") return store;
+  return Error{store.error().code, "--batches: " + store.error().message, "batches"};
 }
 
 server::Batches::Options batches_options(const cli::Arguments& arguments) {

@@ -8,6 +8,7 @@
 
 #include "apps/own_server.h"
 #include "apps/verbs.h"
+#include "base/random.h"
 #include "launch/kubernetes_site.h"
 #include "launch/simulated_provider.h"
 #include "launch/site_launcher.h"
@@ -72,11 +73,26 @@ PoolNames pools_of(const gateway::GatewayConfig& config, Kind kind) {
   return names;
 }
 
+// Which lead's epochs count here, in one word.
+std::string lead_of(const gateway::GatewayConfig& config) {
+  std::string all;
+  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kKubernetes) {
+    all = fmt::format("kubernetes {} {} {}", config.kubernetes.api,
+                      config.autoscaler.lease_namespace, config.autoscaler.lease_name);
+  } else {
+    all = fmt::format("etcd {}", config.etcd.prefix);
+    std::vector<std::string> endpoints = config.etcd.endpoints;
+    std::ranges::sort(endpoints);
+    for (const std::string& one : endpoints) all += " " + one;
+  }
+  return fmt::format("{:016x}", base::fnv1a64(all));
+}
+
 Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::GatewayConfig& config,
                                                           uint64_t epoch, const base::Clock& clock,
                                                           base::Log& log, Kind kind,
                                                           const std::string& folder) {
-  launch::LocalLauncher::Options options{.folder = folder, .epoch = epoch};
+  launch::LocalLauncher::Options options{.folder = folder, .epoch = epoch, .lead = lead_of(config)};
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, kind);
     if (launch == nullptr) continue;

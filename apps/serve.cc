@@ -304,7 +304,9 @@ cli::Verb serve_verb() {
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
-                   "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
+                   "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0",
+                   "pelton serve ./model --batches ./batches --grpc-port 9001 --tool-server "
+                   "python=http://127.0.0.1:8001/mcp"},
       .run = run,
       .other_prefix = "OPTION_",  // as SageMaker's containers are configured
       .foreign = serve_foreign_flags(),

@@ -42,6 +42,17 @@ constexpr std::string_view kIncludedNever[] = {
     "computer_call_output.output.image_url", "file_search_call.results",
     "message.input_image.image_url", "web_search_call.action.sources", "web_search_call.results"};
 
+void warn_of_include(const std::string& path, const std::string& what, ResponseRequest& request) {
+  if (request.warnings.size() >= kFieldWarningsMax) return;
+  const bool is_never = std::ranges::find(kIncludedNever, what) != std::end(kIncludedNever);
+  if (!is_never) {
+    request.warnings.push_back(unread_warning(path, "an unknown word"));
+  } else if (request.builtins.browser && what.starts_with("web_search_call.")) {
+    request.warnings.push_back(
+        unread_warning(path, "a search's sources and results are the model's alone"));
+  }
+}
+
 void read_include(const Fields& body, const RequestLimits& limits, ResponseRequest& request) {
   const auto top = body.integer("top_logprobs", {.low = 0, .high = limits.top_logprobs_max});
   bool logprobs = false;
@@ -60,9 +71,8 @@ void read_include(const Fields& body, const RequestLimits& limits, ResponseReque
         request.encrypted_reasoning = true;
       } else if (what == "code_interpreter_call.outputs") {
         request.code_outputs = true;
-      } else if (std::ranges::find(kIncludedNever, what) == std::end(kIncludedNever) &&
-                 request.warnings.size() < kFieldWarningsMax) {
-        request.warnings.push_back(unread_warning(item_path("include", i), "an unknown word"));
+      } else {
+        warn_of_include(item_path("include", i), what, request);
       }
     }
   }

@@ -24,6 +24,9 @@ Result<TokenizeRequest> read_tokenize_request(const Json& json, const RequestLim
   const std::string* prompt = fields.text("prompt", kTokenizeBytesMax);
   const std::string* content = fields.text("content", kTokenizeBytesMax);
   request.is_llama = content != nullptr && prompt == nullptr && !has_messages;
+  if (content != nullptr && !request.is_llama) {
+    fields.refuse("content", "of 'content', 'prompt' and 'messages' one may be given");
+  }
   if (request.is_llama) prompt = content;
   if (prompt != nullptr) request.prompt = *prompt;
   if (request.is_llama) {

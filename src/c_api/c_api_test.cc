@@ -348,6 +348,13 @@ TEST_F(CApi, WhatIsWrongIsNamed) {
   request = request_of("a");
   request.tools = "[]";
   refused(request, "messages");
+  request = request_of("a");
+  request.reserved = 1;
+  EXPECT_EQ(refused(request, "reserved"), PELTON_UNSUPPORTED);
+  request.reserved = 0;
+  pelton_result unsized{};
+  EXPECT_EQ(pelton_generate(model_, &request, collect, &events, &unsized), PELTON_INVALID_ARGUMENT);
+  EXPECT_THAT(pelton_error_message(), HasSubstr("pelton_result_init"));
   request = request_of(nullptr);
   request.messages = "[{";
   refused(request, "messages");
@@ -406,6 +413,7 @@ TEST_F(CApi, LoadsThatFailSayWhy) {
     EXPECT_EQ(model, nullptr);
   };
   refused([](auto& options) { options.weights = "int3"; }, "int3");
+  refused([](auto& options) { options.weights = "zz"; }, "'mapped'");
   refused([](auto& options) { options.load_mode = "never"; }, "never");
   refused([](auto& options) { options.kv_cache_dtype = "f64"; }, "f64");
   refused([](auto& options) { options.threads = -1; }, "threads");

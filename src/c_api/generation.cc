@@ -250,6 +250,7 @@ pelton_status pelton_read(pelton_generation* generation, pelton_callback callbac
                           pelton_result* result) {
   return guarded([&]() -> pelton::Result<pelton_status> {
     TRY(check_given(generation, "generation"));
+    if (result != nullptr) TRY(check_sized(result, "result"));
     TRY_ASSIGN(const pelton_result made, generation->generation->read(callback, data));
     write_struct(made, result);
     return PELTON_OK;

@@ -52,7 +52,14 @@ Result<void> read_weights(const pelton_load_options& given, node::LoadedModel::O
   if (weights == "mapped") {
     options.compact_from.reset();
   } else if (weights != "shipped") {
-    TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));
+    const Result<models::WeightChoice> choice = models::parse_weight_choice(weights);
+    if (!choice.ok()) {
+      return Error{choice.error().code,
+                   fmt::format("weights are 'shipped', 'mapped', 'auto' or 'int8', not '{}'",
+                               weights.substr(0, 64)),
+                   "weights"};
+    }
+    options.weights = *choice;
     if (given.weights_cache != nullptr) options.packed_cache = given.weights_cache;
   }
   return {};

@@ -220,8 +220,9 @@ typedef struct pelton_result {
 PELTON_API void pelton_result_init(pelton_result* result, size_t size);
 
 /* Answers, and returns when the answer has ended; `callback` (may be null) is called on this
- * thread and may not throw. `result` may be null. What a callback may call: everything but what
- * waits for this very generation. */
+ * thread; an exception that it throws ends the answer with PELTON_INTERNAL and goes no further.
+ * `result`, which pelton_result_init has sized, may be null. What a callback may call: everything
+ * but what waits for this very generation. */
 PELTON_API pelton_status pelton_generate(pelton_model* model, const pelton_request* request,
                                          pelton_callback callback, void* data,
                                          pelton_result* result);

@@ -84,7 +84,12 @@ pelton_request default_request(const node::LoadedModel& model) {
 
 Result<pelton_request> read_request(const Model& model, const pelton_request* request) {
   TRY(check_given(request, "request"));
-  return read_struct(model.defaults, request, "request");
+  TRY_ASSIGN(const pelton_request read, read_struct(model.defaults, request, "request"));
+  if (read.reserved != 0) {
+    return Error{ErrorCode::kUnsupported, "'reserved' must be 0: no version of libpelton reads it",
+                 "reserved"};
+  }
+  return read;
 }
 
 Result<Prompt> prompt_of(const Model& model, const pelton_request& request) {

@@ -286,6 +286,19 @@ void DiskTier::finish(const kv::TransferResult& result, int64_t now_ns) {
   host.give_back({&what.host, 1});
 }
 
+void DiskTier::drop_write(int64_t id) {
+  const auto found = transfers_.find(id);
+  CHECK(found != transfers_.end(), "a write that was not begun");
+  const kv::BlockTransfer what = found->second.what;
+  transfers_.erase(found);
+  const auto named = by_name_.find({what.group, what.name.low});
+  if (named != by_name_.end() && named->second == id) by_name_.erase(named);
+  --writes_;
+  ++counters_.writes_dropped;
+  pools_.pool(what.group, kv::kDisk).give_back({&what.slot, 1});
+  pools_.pool(what.group, kv::kHost).give_back({&what.host, 1});
+}
+
 void DiskTier::note_outcome(const kv::TransferResult& result, const kv::BlockTransfer& what,
                             int64_t now_ns) {
   const bool is_read = what.direction == Direction::kRead;

@@ -56,6 +56,8 @@ class DiskTier {
 
   std::vector<kv::BlockTransfer> take_begun() { return std::exchange(begun_, {}); }
   void finish(const kv::TransferResult& result, int64_t now_ns);
+  // A write that was begun, and that nobody has been asked for yet, is not done.
+  void drop_write(int64_t id);
   // A step computed so many prompt tokens in so long.
   void note_computed(int tokens, int64_t ns);
 

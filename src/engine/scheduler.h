@@ -318,6 +318,7 @@ class Scheduler {
   static bool only_fetches(const Sequence& sequence);
   void end_fetched();
   void release_peer_load(Sequence& sequence);
+  void drop_held_writes(std::optional<uint64_t> owner);
   bool is_copied(int group, BlockId host) const;
   void watch_host_copies();
   void forget_swapped(Sequence& sequence);

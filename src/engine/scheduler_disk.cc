@@ -35,6 +35,18 @@ std::vector<kv::BlockTransfer> Scheduler::take_transfers() {
   return transfers;
 }
 
+// The disk would number them, and believe them later, as written behind what erases them. All, or
+// one owner's.
+void Scheduler::drop_held_writes(std::optional<uint64_t> owner) {
+  for (const kv::BlockTransfer& begun : disk_.take_begun()) held_transfers_.push_back(begun);
+  std::erase_if(held_transfers_, [&](const kv::BlockTransfer& held) {
+    const bool is_dropped =
+        held.direction == kv::BlockTransfer::Direction::kWrite && (!owner || held.owner == *owner);
+    if (is_dropped) disk_.drop_write(held.id);
+    return is_dropped;
+  });
+}
+
 // Others than steps read and write the host's memory: what steps do there has to be known.
 void Scheduler::watch_host_copies() {
   copied_in_.clear();
@@ -144,6 +156,7 @@ void Scheduler::reset_prefix_cache() {
     int group;
     BlockId block;
     kv::BlockHash name;
+    uint64_t owner;
   };
   std::vector<Pinned> pinned;
   for (const Pin& pin : pins_) {
@@ -151,7 +164,7 @@ void Scheduler::reset_prefix_cache() {
       const kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
       for (const BlockId block : pin.tables[group].blocks()) {
         if (block != kNoBlock && pool.cached(block))
-          pinned.push_back({group, block, pool.name(block)});
+          pinned.push_back({group, block, pool.name(block), pool.owner(block)});
       }
     }
   }
@@ -161,9 +174,11 @@ void Scheduler::reset_prefix_cache() {
     }
   }
   for (const Pinned& one : pinned) {
-    pools_.pool(one.group, kv::kDevice)
-        .cache(one.block, one.name, kv::BlockPool::EvictionPriority::kLast);
+    kv::BlockPool& pool = pools_.pool(one.group, kv::kDevice);
+    pool.cache(one.block, one.name, kv::BlockPool::EvictionPriority::kLast);
+    pool.set_owner(one.block, one.owner);
   }
+  drop_held_writes(std::nullopt);
   disk_.forget_all();
   peer_tier_.forget_all();
 }
@@ -186,6 +201,7 @@ void Scheduler::erase_tenant(std::string_view tenant) {
       }
     }
   }
+  drop_held_writes(owner);
   disk_.forget(owner);
   peer_tier_.forget_all();
 }

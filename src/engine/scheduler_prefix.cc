@@ -315,6 +315,7 @@ void Scheduler::pin(Sequence& sequence) {
   name_blocks(sequence);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(whole);
   const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kDevice}, pools_);
+  if (blocks == 0) return;  // erased meanwhile
   const auto first = [&](int group) {
     return first_seen_block(group, blocks * capacity_.block_tokens);
   };

@@ -8,6 +8,7 @@ using cluster::FrameType;
 
 constexpr uint16_t kChoicesMax = 4096;
 constexpr size_t kDigestMax = 128;
+constexpr size_t kFoundMax = 256;
 
 Error broken(std::string_view what) {
   return Error{ErrorCode::kInvalidArgument, "the worker sent " + std::string(what)};
@@ -45,6 +46,7 @@ Result<void> AnswerReader::add(const Frame& frame) {
       update_.adapter = frame.payload;
       return {};
     case FrameType::kFound:
+      if (frame.payload.size() > kFoundMax) return broken("more of what was found than there is");
       TRY(cluster::decode_prompt_found(frame.payload));
       update_.found.emplace_back(frame.choice, std::string(frame.payload));
       return {};

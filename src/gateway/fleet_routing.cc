@@ -50,14 +50,15 @@ double fed_first_s(const CostRequest& request, CostCandidate candidate,
   return cost_of(request, candidate).first_s;
 }
 
-// With what the chosen one has said itself that it has: what is on its way there may be late, or be
-// this request's to bring.
-std::vector<CostCandidate> with_held(const Fleet::Wanted& wanted, size_t chosen, int tail_blocks,
+// With what each has said itself that it has: what is on its way there may be late, or be this
+// request's to bring, and who waits for it has none to give.
+std::vector<CostCandidate> with_held(const Fleet::Wanted& wanted, int tail_blocks,
                                      std::vector<CostCandidate> all, BlockView& blocks) {
-  if (all[chosen].hit_tokens == 0) return all;
   std::vector<int> held(all.size());
   blocks.find_held(wanted.prompt.names, tail_blocks, held);
-  all[chosen].hit_tokens = int64_t{held[chosen]} * wanted.prompt.block_tokens;
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].hit_tokens = std::min(all[i].hit_tokens, int64_t{held[i]} * wanted.prompt.block_tokens);
+  }
   return all;
 }
 
@@ -347,8 +348,8 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .token_s = terms.token_s,
       .fetches = terms.fetch_s > 0,
       .splits = choice.splits,
-      .peer = peer_for(wanted, *choice.worker,
-                       asks ? with_held(wanted, *choice.worker, tail, all, blocks_) : all, now_ns)};
+      .peer = peer_for(wanted, *choice.worker, asks ? with_held(wanted, tail, all, blocks_) : all,
+                       now_ns)};
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }

@@ -190,7 +190,9 @@ void Relay::note_end(const std::string& choice_end, const SaidTokens& said) {
 // What the worker has fetched of a whole request's prompt, and what that took.
 void Relay::note_fetched() {
   if (assignment_.peer.port == 0) return;
-  const int64_t fetched = said_.front().fetched_tokens();
+  // It is the worker's word: never more than it was offered.
+  const int64_t fetched =
+      std::min<int64_t>(said_.front().fetched_tokens(), assignment_.peer.tokens);
   services_.counters.prefix_copy_tokens += fetched;
   services_.fleet.note_fetched(
       assignment_, static_cast<double>(services_.clock.now_ns() - attempted_ns_) * 1e-9, fetched);

@@ -30,6 +30,8 @@ std::string_view why_left(bool is_split) {
 void Relay::leave_worker() {
   const int64_t now_ns = services_.clock.now_ns();
   if (warm_up_ || now_ns < warm_up_again_ns_) return;
+  // It goes as others do: what it was to hand over with its first token is not there yet.
+  if (decides_late_) splits_ = decides_late_ = false;
   tried_ = {assignment_.worker};
   const bool was_trial = std::exchange(is_trial_, false);
   if (was_trial) services_.quarantine.end_trial(assignment_.incarnation);

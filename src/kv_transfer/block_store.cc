@@ -200,7 +200,9 @@ void BlockStore::write_header(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   // Where too many owners had been erased, all is forgotten.
   const uint64_t written = file_->header().generation;
-  if (written > generation_on_disk_) generation_on_disk_ = generation_ = written;
+  if (written <= generation_on_disk_) return;
+  generation_on_disk_ = written;
+  generation_ = std::max(generation_, written);  // asked for meanwhile
 }
 
 void BlockStore::work(std::deque<Job>& jobs, int nice) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,13 +32,13 @@ Error io_error(const std::string& what) {
 
 // What this process differs by from each that has had its number, or has it in another
 // container or on another machine that sees the folder. Empty: it is not known.
-std::string identity_of(int pid) {
+std::string identity_of(int pid, const std::string& lead) {
   const int64_t start = start_ticks_of(pid);
   std::array<char, 64> space{};
   const ssize_t size = ::readlink("/proc/self/ns/pid", space.data(), space.size() - 1);
   const std::string boot = kernel_text("/proc/sys/kernel/random/boot_id");
   if (start <= 0 || size <= 0 || boot.empty()) return "";
-  return fmt::format("{} {} {}", start, space.data(), boot.substr(0, boot.find('\n')));
+  return fmt::format("{} {} {} {}", lead, start, space.data(), boot.substr(0, boot.find('\n')));
 }
 
 // Whether it has ended within that time.
@@ -51,28 +52,30 @@ struct Former {
   int pid = 0;
   uint64_t epoch = 0;
 };
-std::optional<Former> former_leader(int file, uint64_t epoch) {
+std::optional<Former> former_leader(int file, const FolderLock::Options& options) {
   std::array<char, kRecordBytesMax> bytes;
   const ssize_t size = ::pread(file, bytes.data(), bytes.size(), 0);
   if (size <= 0) return std::nullopt;
   const std::optional<FolderHolder> holder =
       parse_holder(std::string_view(bytes.data(), static_cast<size_t>(size)));
-  if (!holder || holder->epoch == 0 || holder->epoch >= epoch || holder->pid == ::getpid()) {
+  if (!holder || holder->epoch == 0 || holder->epoch >= options.epoch ||
+      holder->pid == ::getpid()) {
     return std::nullopt;
   }
-  const std::string identity = identity_of(holder->pid);
+  const std::string identity = identity_of(holder->pid, options.lead);
   if (identity.empty() || identity != holder->identity) return std::nullopt;
   return Former{holder->pid, holder->epoch};
 }
 
 // Its descriptor was opened before it was found to be who is meant, so that no other one is killed.
 bool end_former(int file, const FolderLock::Options& options, base::Log& log) {
-  const std::optional<Former> former = former_leader(file, options.epoch);
+  const std::optional<Former> former = former_leader(file, options);
   if (!former) return false;
   const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, former->pid, 0)));
-  const std::optional<Former> again = former_leader(file, options.epoch);
+  const std::optional<Former> again = former_leader(file, options);
   if (!process.ok() || !again || again->pid != former->pid) return false;
   if (ends_within(process, options.grace)) return true;
+  if (!former_leader(file, options)) return true;  // it has given the folder back
   log.warning(
       fmt::format("process {}, which led with epoch {}, still has {} and does not end; "
                   "epoch {} leads, it is killed",
@@ -84,6 +87,19 @@ bool end_former(int file, const FolderLock::Options& options, base::Log& log) {
   return ends_within(process, kDies);
 }
 
+// What the file says is believed, up to whom to end: nobody else may have written it.
+Result<void> check_owner(int file, const std::string& name) {
+  struct stat is {};
+  if (::fstat(file, &is) != 0) return io_error(name);
+  constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+  if (S_ISREG(is.st_mode) && is.st_uid == ::geteuid() && (is.st_mode & kOthersWrite) == 0) {
+    return {};
+  }
+  return Error{ErrorCode::kIo,
+               name + ": is no file of this user's alone; give state_dir a folder of its own",
+               {}};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<FolderLock>> FolderLock::take(const Options& options, base::Log& log) {
@@ -91,12 +107,14 @@ Result<std::unique_ptr<FolderLock>> FolderLock::take(const Options& options, bas
   std::filesystem::create_directories(options.folder, failed);
   if (failed) return Error{ErrorCode::kIo, options.folder + ": " + failed.message(), {}};
   const std::string name = options.folder + "/lock";
-  const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return io_error(name);
   std::unique_ptr<FolderLock> lock(new FolderLock(file));
+  TRY(check_owner(file, name));
   TRY(lock->lock(options, name, log));
-  const std::string record =
-      holder_text({.epoch = options.epoch, .pid = ::getpid(), .identity = identity_of(::getpid())});
+  const std::string record = holder_text({.epoch = options.epoch,
+                                          .pid = ::getpid(),
+                                          .identity = identity_of(::getpid(), options.lead)});
   const auto size = static_cast<ssize_t>(record.size());
   if (::ftruncate(file, 0) != 0 || ::pwrite(file, record.data(), record.size(), 0) != size) {
     return io_error(name);

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,8 +33,9 @@ class FolderLockTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  Result<std::unique_ptr<FolderLock>> take(uint64_t epoch) {
-    return FolderLock::take({.folder = folder_, .epoch = epoch, .grace = grace_}, log_);
+  Result<std::unique_ptr<FolderLock>> take(uint64_t epoch, const std::string& lead = "main") {
+    return FolderLock::take({.folder = folder_, .epoch = epoch, .lead = lead, .grace = grace_},
+                            log_);
   }
   // A process that has the folder and does not end by itself; `stops`: it is stopped, as by
   // SIGSTOP.
@@ -75,6 +77,27 @@ TEST_F(FolderLockTest, ANewerLeadTakesItFromOneThatIsStopped) {
   ASSERT_EQ(::waitpid(child_, &status, 0), child_);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
   child_ = -1;
+}
+
+TEST_F(FolderLockTest, AnotherLeadsEpochsAreNotCompared) {
+  held_by_another(5, true);
+  const auto lock = take(6, "other");
+  ASSERT_FALSE(lock.ok());
+  EXPECT_EQ(lock.error().code, ErrorCode::kAddressInUse);
+  EXPECT_TRUE(child_lives());
+}
+
+TEST_F(FolderLockTest, AFileThatOthersMayHaveWrittenIsNotBelieved) {
+  ASSERT_TRUE(take(5).ok());
+  const std::string name = folder_ + "/lock";
+  ASSERT_EQ(::chmod(name.c_str(), 0622), 0);
+  EXPECT_EQ(take(6).error().code, ErrorCode::kIo);
+  ASSERT_EQ(::unlink(name.c_str()), 0);
+  const std::string other = folder_ + "/other";
+  ASSERT_TRUE(base::write_file(other, "kept").ok());
+  ASSERT_EQ(::symlink(other.c_str(), name.c_str()), 0);
+  EXPECT_EQ(take(6).error().code, ErrorCode::kIo);
+  EXPECT_EQ(*base::read_file(other), "kept");
 }
 
 TEST_F(FolderLockTest, OneThatEndsByItselfIsWaitedFor) {

@@ -103,9 +103,10 @@ Result<std::unique_ptr<LocalLauncher>> LocalLauncher::open(Options options,
                                                            const base::Clock& clock,
                                                            base::Log& log) {
   std::unique_ptr<LocalLauncher> launcher(new LocalLauncher(std::move(options), clock, log));
-  TRY_ASSIGN(launcher->folder_lock_,
-             FolderLock::take(
-                 {.folder = launcher->options_.folder, .epoch = launcher->options_.epoch}, log));
+  TRY_ASSIGN(launcher->folder_lock_, FolderLock::take({.folder = launcher->options_.folder,
+                                                       .epoch = launcher->options_.epoch,
+                                                       .lead = launcher->options_.lead},
+                                                      log));
   launcher->find_earlier();
   return launcher;
 }

@@ -35,7 +35,8 @@ class LocalLauncher final : public Launcher {
     std::string program;  // what replicas run
     // By pool: its arguments. "{name}" in one stands for POOL-ORDINAL.
     std::map<std::string, std::vector<std::string>> pools;
-    uint64_t epoch = 0;  // of whoever leads; 0: nobody else is there
+    uint64_t epoch = 0;      // of whoever leads; 0: nobody else is there
+    std::string lead = "-";  // folder_lock.h's
   };
 
   // Errors: kIo; kAddressInUse: another launcher works there.

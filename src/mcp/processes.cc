@@ -214,20 +214,49 @@ void Processes::run() {
       happened = look();
     }
     // Not under the lock: they may send.
-    for (const Happened& one : happened) {
-      try {
-        for (const std::string& line : one.lines) one.events->on_line(line);
-        one.events->on_tick();
-        if (!one.ended.empty()) one.events->on_end(one.ended);
-      } catch (const std::bad_alloc&) {
-        // That answer is lost; its call ends by its deadline.
-      }
+    for (const Happened& one : happened) tell(one);
+    run_timers();
+  }
+}
+
+void Processes::tell(const Happened& happened) {
+  try {
+    for (const std::string& line : happened.lines) happened.events->on_line(line);
+    if (!happened.ended.empty()) happened.events->on_end(happened.ended);
+  } catch (const std::bad_alloc&) {
+    // That answer is lost; its call ends by its deadline.
+  }
+}
+
+void Processes::run_at(steady_clock::time_point time, std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    timers_.emplace(time, std::move(work));
+  }
+  wake();
+}
+
+void Processes::run_timers() {
+  while (true) {
+    Timers::node_type due;
+    {
+      const std::lock_guard lock(mutex_);
+      if (timers_.empty() || timers_.begin()->first > steady_clock::now()) return;
+      due = timers_.extract(timers_.begin());
+    }
+    try {
+      due.mapped()();
+    } catch (const std::bad_alloc&) {
+      due.key() = steady_clock::now() + std::chrono::milliseconds(kTickMs);
+      const std::lock_guard lock(mutex_);
+      timers_.insert(std::move(due));
     }
   }
 }
 
 void Processes::wait_for_some() {
   std::vector<pollfd> descriptors = {{wake_read_, POLLIN, 0}};
+  int wait_ms = -1;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, process] : processes_) {
@@ -236,10 +265,15 @@ void Processes::wait_for_some() {
         descriptors.push_back({process.in, POLLOUT, 0});
       }
     }
-    if (processes_.empty() && is_stopping_) return;
+    if (!processes_.empty()) {
+      wait_ms = kTickMs;
+    } else if (!timers_.empty()) {
+      const auto left = timers_.begin()->first - steady_clock::now();
+      wait_ms =
+          static_cast<int>(std::clamp<int64_t>(left / std::chrono::milliseconds(1) + 1, 0, 60'000));
+    }
   }
-  const bool has_any = descriptors.size() > 1 || count() > 0;
-  ::poll(descriptors.data(), descriptors.size(), has_any ? kTickMs : -1);
+  ::poll(descriptors.data(), descriptors.size(), wait_ms);
   char ignored[64];
   while (::read(wake_read_, ignored, sizeof ignored) > 0) {
   }
@@ -280,6 +314,8 @@ void Processes::read_from(Process& process, Happened& happened) {
     close_input(process);
     process.kill_at = steady_clock::now();
     process.line.clear();
+    process.why = fmt::format("its answer is larger than {} bytes, the most that is read",
+                              process.bounds.line_bytes_max);
   }
   const bool is_closed = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
   if (!is_closed || process.out < 0) return;
@@ -312,7 +348,9 @@ bool Processes::is_over(Process& process, Happened& happened) {
     if (!is_unknown) ::kill(-process.pid, SIGKILL);
     close_if_open(process.in);
     close_if_open(process.out);
-    happened.ended = is_unknown ? "it has ended" : end_of(status);
+    happened.ended = !process.why.empty() ? process.why
+                     : is_unknown         ? "it has ended"
+                                          : end_of(status);
     return true;
   }
   if (process.is_ending && steady_clock::now() >= process.kill_at) {

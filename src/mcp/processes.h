@@ -24,8 +24,6 @@ class Processes {
  public:
   struct Events {
     std::function<void(std::string_view line)> on_line;
-    // Now and then, for deadlines: ten times a second or more.
-    std::function<void()> on_tick;
     // Once, last: it has ended, with a word why. Not after end().
     std::function<void(const std::string& why)> on_end;
   };
@@ -50,6 +48,9 @@ class Processes {
   // comes after this, but one that is being given just now.
   void end(Id id);
   int count() const;
+  // For deadlines: `work` runs on the one thread at that time or soon after, whatever the programs
+  // do. Short of memory, it runs again a moment later.
+  void run_at(std::chrono::steady_clock::time_point time, std::function<void()> work);
 
  private:
   struct Process {
@@ -60,6 +61,7 @@ class Processes {
     std::shared_ptr<const Events> events;             // null: nobody is interested any more
     std::string unread;                               // by it
     std::string line;                                 // that has not ended
+    std::string why;                                  // it was ended here
     std::chrono::steady_clock::time_point kill_at{};  // once it is to end
     bool is_ending = false;
   };
@@ -69,7 +71,11 @@ class Processes {
     std::string ended;  // why; empty: it has not
   };
 
+  using Timers = std::multimap<std::chrono::steady_clock::time_point, std::function<void()>>;
+
   void run();
+  void tell(const Happened& happened);
+  void run_timers();
   void wait_for_some();
   std::vector<Happened> look();
   void read_from(Process& process, Happened& happened);
@@ -80,6 +86,7 @@ class Processes {
 
   mutable std::mutex mutex_;  // of what follows
   std::map<Id, Process> processes_;
+  Timers timers_;
   Id last_id_ = 0;
   bool is_stopping_ = false;
 

@@ -101,7 +101,7 @@ class Session::Reading {
   }
 
   void on_body(std::string_view bytes) {
-    if (done_ == nullptr || number_ == 0) return;
+    if (number_ == 0 || is_finished()) return;
     if (status_ != 200 || !is_stream_) {
       body_ += bytes;  // bounded by the call
       return;
@@ -119,7 +119,7 @@ class Session::Reading {
       is_over_ = true;
       session_->running_.erase(number_);
     }
-    if (done_ == nullptr) return;
+    if (is_finished()) return;
     if (!ended.ok()) return finish(ended.error());
     if (number_ == 0) return finish(Json());
     if (status_ != 200) {
@@ -133,7 +133,7 @@ class Session::Reading {
   }
 
   void on_message(std::string_view text) {
-    if (done_ == nullptr || text.empty()) return;
+    if (text.empty() || is_finished()) return;
     const Result<Json> message = Json::parse(text);
     if (!message.ok()) return finish(broken(message.error().message));
     if (message->find("method") != nullptr) {
@@ -154,15 +154,26 @@ class Session::Reading {
                                                     : broken("neither a result nor an error"));
   }
 
-  // At most once.
+  // At most once; its request is then asked of a program no longer.
   void finish(Result<Json> result) {
-    if (const Answered done = std::exchange(done_, nullptr)) done(std::move(result));
+    Answered done;
+    {
+      const std::lock_guard lock(session_->mutex_);
+      done = std::exchange(done_, nullptr);
+      session_->asked_.erase(number_);
+    }
+    if (done != nullptr) done(std::move(result));
   }
 
  private:
+  bool is_finished() const {
+    const std::lock_guard lock(session_->mutex_);
+    return done_ == nullptr;
+  }
+
   const std::shared_ptr<Session> session_;
   const int64_t number_;  // of the request; 0: no answer is expected
-  Answered done_;
+  Answered done_;         // under the session's lock
   int asked_ = 0;
   bool is_over_ = false;
   int status_ = 0;
@@ -335,20 +346,24 @@ void Session::send_by_http(const Json& message, const std::shared_ptr<Reading>& 
   running_.emplace(*number, id);
 }
 
-// The program, begun if none runs.
+// The program, begun if none runs. Under the lock.
 Result<Processes::Id> Session::process() {
-  const std::lock_guard lock(mutex_);
   if (state_ == State::kClosed) return Error{ErrorCode::kCancelled, "the session is closed", ""};
   if (process_ != 0) return process_;
-  const std::weak_ptr<Session> weak = weak_from_this();
-  const auto with = [weak](auto work) {
-    if (const std::shared_ptr<Session> session = weak.lock()) work(*session);
+  // What is still said by one that is no longer this session's is nobody's.
+  const auto with = [weak = weak_from_this(), run = ++run_](auto work) {
+    const std::shared_ptr<Session> session = weak.lock();
+    if (session == nullptr) return;
+    {
+      const std::lock_guard lock(session->mutex_);
+      if (session->run_ != run || session->process_ == 0) return;
+    }
+    work(*session);
   };
   Processes::Events events;
   events.on_line = [with](std::string_view line) {
     with([line](Session& session) { session.on_line(line); });
   };
-  events.on_tick = [with] { with([](Session& session) { session.end_late(); }); };
   events.on_end = [with](const std::string& why) {
     with([&why](Session& session) { session.on_program_end(why); });
   };
@@ -358,16 +373,24 @@ Result<Processes::Id> Session::process() {
 }
 
 void Session::send_by_line(const Json& message, const std::shared_ptr<Reading>& reading) {
-  const Result<Processes::Id> process = this->process();
+  const std::optional<int64_t> number = message.integer("id");
+  const bool is_request = number && message.find("method") != nullptr;
+  const auto until = std::chrono::steady_clock::now() + options_.time_max;
+  Result<Processes::Id> process = 0;
+  {
+    // In one: a program that ends meanwhile ends this request with the others.
+    const std::lock_guard lock(mutex_);
+    process = this->process();
+    if (is_request && process.ok()) asked_[*number] = {reading, until};
+  }
   if (!process.ok()) {
     return reading->finish(
         Error{ErrorCode::kUnavailable, "the tool server: " + process.error().message, ""});
   }
-  const std::optional<int64_t> number = message.integer("id");
-  const bool is_request = number && message.find("method") != nullptr;
   if (is_request) {
-    const std::lock_guard lock(mutex_);
-    asked_[*number] = {reading, std::chrono::steady_clock::now() + options_.time_max};
+    processes_.run_at(until, [weak = weak_from_this()] {
+      if (const std::shared_ptr<Session> session = weak.lock()) session->end_late();
+    });
   }
   processes_.send(*process, message.dump());
   if (!is_request) reading->finish(Json());
@@ -385,29 +408,25 @@ void Session::on_line(std::string_view line) {
     const auto found = is_answer ? asked_.find(number) : asked_.begin();
     if (found == asked_.end()) return;
     reading = found->second.reading;
-    if (is_answer) asked_.erase(found);
   }
   reading->on_message(line);
 }
 
 void Session::end_late() {
-  std::vector<std::shared_ptr<Reading>> late;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto now = std::chrono::steady_clock::now();
-    std::erase_if(asked_, [&](const auto& one) {
-      if (one.second.until > now) return false;
-      late.push_back(one.second.reading);
-      return true;
-    });
-    // It may hang: the next use begins anew.
-    if (!late.empty() && process_ != 0) {
-      processes_.end(std::exchange(process_, 0));
+  while (true) {
+    std::shared_ptr<Reading> late;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto now = std::chrono::steady_clock::now();
+      const auto found =
+          std::ranges::find_if(asked_, [&](const auto& one) { return one.second.until <= now; });
+      if (found == asked_.end()) return;
+      late = found->second.reading;
+      // It may hang: the next use begins anew.
+      if (process_ != 0) processes_.end(std::exchange(process_, 0));
       if (state_ == State::kReady) state_ = State::kNew;
     }
-  }
-  for (const std::shared_ptr<Reading>& reading : late) {
-    reading->finish(Error{ErrorCode::kDeadline, "the tool server took too long", ""});
+    late->finish(Error{ErrorCode::kDeadline, "the tool server took too long", ""});
   }
 }
 

@@ -107,6 +107,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<int64_t, net::HttpClient::CallId> running_;
   // Of a program:
   Processes::Id process_ = 0;  // 0: none runs
+  int64_t run_ = 0;            // counts the programs
   struct Asked {
     std::shared_ptr<Reading> reading;
     std::chrono::steady_clock::time_point until;

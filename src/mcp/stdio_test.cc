@@ -32,6 +32,13 @@ for line in sys.stdin:
     if how == "floods":
         while True: sys.stdout.write("x" * 65536)
     if how == "no json": print("hello", flush=True); continue
+    if how == "breaks once" or how == "asks once":
+        if how == "breaks once": sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\\ud800"}]}}\n' % asked["id"])
+        else: sys.stdout.write('{"jsonrpc":"2.0","id":"p","method":"ping"}\n' * 20)
+        sys.stdout.flush()
+        how = "late"; continue
+    if how == "late": time.sleep(0.4)
+    if how == "silent later": how = "silent"
     if how == "asks":
         say({"jsonrpc": "2.0", "id": "p", "method": "ping"})
         if json.loads(sys.stdin.readline()) != {"jsonrpc": "2.0", "id": "p", "result": {}}: sys.exit(4)
@@ -58,7 +65,12 @@ class Stdio : public testing::Test {
     const auto got = std::make_shared<std::promise<Result<ToolResult>>>();
     session.call_tool("python", std::move(arguments),
                       [got](Result<ToolResult> result) { got->set_value(std::move(result)); });
-    return got->get_future().get();
+    return soon(*got);
+  }
+  static Result<ToolResult> soon(std::promise<Result<ToolResult>>& got) {
+    std::future<Result<ToolResult>> result = got.get_future();
+    if (result.wait_for(std::chrono::seconds(15)) == std::future_status::ready) return result.get();
+    return Error{ErrorCode::kInternal, "the call has not ended", ""};
   }
   bool all_end() const {
     for (int i = 0; i < 5000 && processes_.count() > 0; ++i) {
@@ -100,7 +112,9 @@ TEST_F(Stdio, AnswersPings) {
 
 TEST_F(Stdio, WhatIsNoAnswerIsAnError) {
   for (const auto& [how, words] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"dies", "exit code 3"}, {"no json", "answer is none"}, {"floods", "signal 9"}}) {
+           {"dies", "exit code 3"},
+           {"no json", "answer is none"},
+           {"floods", "larger than 65536 bytes"}}) {
     const auto one = session(how);
     const auto result = call(*one, "x");
     ASSERT_FALSE(result.ok()) << how;
@@ -141,6 +155,35 @@ TEST_F(Stdio, WhereChildrenAreNotWaitedFor) {
 TEST_F(Stdio, SilenceHasAnEnd) {
   const auto one = session("silent", std::chrono::milliseconds(800));
   EXPECT_EQ(call(*one, "x").error().code, ErrorCode::kDeadline);
+}
+
+// What has failed one call is not the next one's, whose program it does not end.
+TEST_F(Stdio, ABrokenAnswerFailsItsCallAlone) {
+  for (const auto& [how, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"breaks once", "answer is none"}, {"asks once", "without end"}}) {
+    const auto one = session(how, std::chrono::milliseconds(700));
+    const auto broken = call(*one, "x");
+    ASSERT_FALSE(broken.ok()) << how;
+    EXPECT_THAT(broken.error().message, HasSubstr(words));
+    std::this_thread::sleep_for(std::chrono::milliseconds(450));
+    const auto next = call(*one, "y");
+    EXPECT_TRUE(next.ok()) << how << ": " << next.error().message;
+  }
+}
+
+// The first one's end takes the program from the second.
+TEST_F(Stdio, EachCallHasAnEndWithoutAProgramToo) {
+  const auto one = session("silent later", std::chrono::milliseconds(800));
+  ASSERT_TRUE(call(*one, "a").ok());
+  std::promise<Result<ToolResult>> first;
+  std::promise<Result<ToolResult>> second;
+  for (auto* const got : {&first, &second}) {
+    one->call_tool("python", Json(Json::Object{}),
+                   [got](Result<ToolResult> result) { got->set_value(std::move(result)); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  EXPECT_EQ(soon(first).error().code, ErrorCode::kDeadline);
+  EXPECT_EQ(soon(second).error().code, ErrorCode::kDeadline);
 }
 
 TEST_F(Stdio, ClosingEndsWhatIsUnderWayAndWhoStays) {

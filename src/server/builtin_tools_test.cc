@@ -273,6 +273,63 @@ TEST_F(BuiltinToolsTest, OneInTheBackgroundIsCancelledWhileItsToolRuns) {
   EXPECT_TRUE(TestToolServer::soon([&] { return tools_->open_sessions() == 0; }));
 }
 
+// An option that nobody obeys is refused where leaving it out would break it, else warned of.
+TEST_F(BuiltinToolsTest, OptionsAreRefusedOrWarnedOf) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  serve(all());
+  const auto post = [&](std::string_view tool, std::string_view more = "") {
+    return fixture_->post("/v1/responses",
+                          fmt::format(R"({{"input":"x","tools":[{}]{}}})", tool, more));
+  };
+  using Row = std::pair<std::string_view, std::string_view>;
+  for (
+      const auto& [tool, field] : {
+          Row{R"({"type":"web_search","filters":{"allowed_domains":["a.org"]}})",
+              "tools[0].filters.allowed_domains"},
+          Row{R"({"type":"web_search","filters":{"blocked_domains":["a.org"]}})",
+              "tools[0].filters.blocked_domains"},
+          Row{R"({"type":"web_search","external_web_access":false})",
+              "tools[0].external_web_access"},
+          Row{R"({"type":"code_interpreter","container":{"type":"auto","file_ids":["file-1"]}})",
+              "tools[0].container.file_ids"},
+          Row{R"({"type":"code_interpreter","container":{"type":"auto","network_policy":{"type":"disabled"}}})",
+              "tools[0].container.network_policy"},
+          Row{R"({"type":"code_interpreter","container":"cntr_1"})", "tools[0].container"},
+      }) {
+    const net::HttpResponse response = post(tool);
+    EXPECT_EQ(response.status, 400) << tool;
+    const Json body = parsed(response.body);
+    EXPECT_EQ(body.find("error")->string("param"), field) << response.body;
+  }
+  for (const auto& [tool, field] : {
+           Row{R"({"type":"web_search","user_location":{"type":"approximate","country":"CH"}})",
+               "tools[0].user_location ignored"},
+           Row{R"({"type":"web_search","search_context_size":"low"})",
+               "tools[0].search_context_size ignored"},
+           Row{R"({"type":"web_search","filters":{"xyzzy":1}})", "tools[0].filters.xyzzy ignored"},
+           Row{R"({"type":"code_interpreter","container":{"type":"auto","memory_limit":"4g"}})",
+               "tools[0].container.memory_limit ignored"},
+           Row{R"({"type":"code_interpreter","xyzzy":1})", "tools[0].xyzzy ignored"},
+       }) {
+    const net::HttpResponse response = post(tool);
+    EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_NE(response.headers.get("x-pelton-warning").find(field), std::string_view::npos) << tool;
+  }
+  for (const auto& [more, field] : {
+           Row{R"(,"include":["web_search_call.action.sources"])", "include[0] ignored"},
+           Row{R"(,"max_tool_calls":4)", "max_tool_calls ignored"},
+       }) {
+    const net::HttpResponse response = post(R"({"type":"web_search"})", more);
+    EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_NE(response.headers.get("x-pelton-warning").find(field), std::string_view::npos) << more;
+  }
+  const net::HttpResponse obeyed =
+      post(R"({"type":"web_search","filters":{"allowed_domains":[]},"external_web_access":true})",
+           R"(,"max_tool_calls":3)");
+  EXPECT_EQ(obeyed.status, 200) << obeyed.body;
+  EXPECT_FALSE(obeyed.headers.has("x-pelton-warning"));
+}
+
 TEST_F(BuiltinToolsTest, ADeadlineEndsWhatWaits) {
   if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
   ToolServers::Options slow = all();

@@ -69,12 +69,28 @@ std::optional<api::ApiError> needs_text(const ServedModel& model, std::string_vi
   return error ? std::optional(api::api_error(*error)) : std::nullopt;
 }
 
+// vLLM's "task" says what is made of the pooled vector: here the vector itself.
+Result<api::EmbeddingRequest> read_pooling(const std::string& body,
+                                           const api::RequestLimits& limits) {
+  Result<Json> json = Json::parse(body);
+  const Json* const task = json.ok() && json->is_object() ? json->find("task") : nullptr;
+  if (task == nullptr) return api::parse_embedding_request(body, limits);
+  if (!task->is_null() && !(task->is_string() && task->as_string() == "embed")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "'task' must be 'embed'; classes are /classify's, scores are /score's", "task"};
+  }
+  std::erase_if(json->as_object(), [](const Json::Member& member) { return member.key == "task"; });
+  return api::read_embedding_request(*json, limits);
+}
+
 class OpenAiEmbeddings final : public ModelRequest {
  public:
   explicit OpenAiEmbeddings(bool is_pooling) : is_pooling_(is_pooling) {}
 
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_embedding_request(body, scope.model.request_limits()), request_);
+    const api::RequestLimits limits = scope.model.request_limits();
+    return is_pooling_ ? keep(read_pooling(body, limits), request_)
+                       : keep(api::parse_embedding_request(body, limits), request_);
   }
   Fields fields(const ServedModel&) const override {
     return fields_of(request_.fields, request_.dimensions);

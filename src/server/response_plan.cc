@@ -148,6 +148,17 @@ Result<PastResponse> past_response(std::string_view input, std::string_view outp
   return past;
 }
 
+namespace {
+
+void warn_of_calls_max(const ToolServers& tools, api::ResponseRequest& request) {
+  const int64_t most = tools.calls_max();
+  if (request.tool_calls_max.value_or(0) <= most) return;
+  request.warnings.push_back(api::unread_warning(
+      "max_tool_calls", fmt::format("this server makes at most {} calls for a response", most)));
+}
+
+}  // namespace
+
 Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
                                    const ModelRequest::Scope& scope, bool runs_tools) {
   const ServedModel& model = scope.model;
@@ -161,6 +172,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
     limits.builtins = scope.services.options.tools->offered();
   }
   TRY_ASSIGN(plan.request, api::parse_response_request(plan.body, limits));
+  if (plan.request.builtins.any()) warn_of_calls_max(*scope.services.options.tools, plan.request);
   TRY(read_encrypted_reasoning(plan.request, scope));
   TRY_ASSIGN(plan.history, response_history(plan.request.previous_response_id, scope, link));
   return plan;

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,6 +125,11 @@ TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
   std::string text;
   for (const Json& piece : pieces.find("tokens")->as_array()) text += *piece.string("piece");
   EXPECT_EQ(text, "Once upon");
+  for (const char* const two :
+       {R"({"content":"a","prompt":"b"})", R"({"content":"a","messages":[]})"}) {
+    const Json refused = ask("/tokenize", two, 400);
+    EXPECT_EQ(refused.find("error")->string("param"), "content") << two;
+  }
 }
 
 TEST_F(TextRoutes, AModalityThatIsMissingIsNoUnknownAddress) {
@@ -138,6 +144,13 @@ TEST_F(TextRoutes, PoolingIsEmbeddingsByOtherNames) {
   const net::HttpResponse embedded = fixture_.post("/v1/embeddings", R"({"input":"a"})");
   const net::HttpResponse pooled = fixture_.post("/pooling", R"({"input":"a"})");
   ASSERT_EQ(pooled.status, embedded.status) << pooled.body;
+  for (const char* const task : {"\"classify\"", "\"score\"", "\"token_embed\"", "7"}) {
+    const Json refused = ask("/pooling", fmt::format(R"({{"input":"a","task":{}}})", task), 400);
+    EXPECT_EQ(refused.find("error")->string("param"), "task") << task;
+  }
+  const net::HttpResponse named = fixture_.post("/pooling", R"({"input":"a","task":"embed"})");
+  EXPECT_EQ(named.status, pooled.status) << named.body;
+  EXPECT_FALSE(named.headers.has("x-pelton-warning"));
   if (pooled.status != 200) return;  // this model makes no vectors
   const Json one = parsed(pooled.body).find("data")->as_array().front();
   EXPECT_EQ(one.string("object"), "pooling");

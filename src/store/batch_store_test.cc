@@ -167,6 +167,15 @@ TEST_F(BatchStoreTest, FollowsNoLinkToItsContents) {
   EXPECT_EQ(store.error().code, ErrorCode::kBadConfig);
 }
 
+TEST_F(BatchStoreTest, OneHasTheFolder) {
+  const auto first = open();
+  const auto second = BatchStore::open(folder_.path("batches"), {}, clock_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kBadConfig);
+  EXPECT_NE(second.error().message.find("another process has it"), std::string::npos)
+      << second.error().message;
+}
+
 TEST_F(BatchStoreTest, RefusesAnotherKindOfFolder) {
   std::filesystem::create_directory(folder_.path("batches"));
   std::ofstream(folder_.path("batches") + "/batches.sqlite") << std::string(2000, 'x');

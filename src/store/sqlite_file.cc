@@ -38,7 +38,11 @@ Result<std::unique_ptr<SqliteFile>> SqliteFile::open(const std::string& path, co
                  fmt::format("{}: cannot be opened: {}", path, sqlite3_errstr(opened)), ""};
   }
   if (const Result<void> prepared = file->prepare(kind); !prepared.ok()) {
-    return Error{ErrorCode::kBadConfig, prepared.error().message, ""};
+    const bool is_taken = (sqlite3_errcode(file->handle_) & 0xff) == SQLITE_BUSY;
+    return Error{
+        ErrorCode::kBadConfig,
+        is_taken ? fmt::format("{}: another process has it open", path) : prepared.error().message,
+        ""};
   }
   return file;
 }

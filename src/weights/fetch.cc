@@ -314,7 +314,8 @@ void Fetch::start_downloads() {
     has_more = start_from_peer() || start_from_origin();
   }
   if (!downloads_.empty() || checker_->pending() > 0) active_ns_ = clock_.now_ns();
-  if (!has_more && origin().running < options_.connections) pass_over_slow();
+  const bool is_endgame = !has_more && ready_.empty();
+  if (is_endgame && origin().running < origin_connections(clock_.now_ns())) pass_over_slow();
 }
 
 // Those that fetch themselves have no more to give than they get: only whole ones are held against.
@@ -328,8 +329,9 @@ void Fetch::look_at_rates() {
     all += source.received;
     if (source.origin) continue;
     received += source.received;
-    is_asked = is_asked || (source.dropped.empty() && source.has_all());
-    if (source.running == 0 || source.received > source.heard) {
+    const bool rests = source.running == 0 || now < source.retry.not_before_ns();
+    is_asked = is_asked || (source.dropped.empty() && source.has_all() && !rests);
+    if (rests || source.received > source.heard) {
       source.heard = source.received;
       source.heard_ns = now;
     } else if (now - source.heard_ns > ns(options_.patience)) {
@@ -359,7 +361,7 @@ void Fetch::look_at_rates() {
   }
 }
 
-// It has been asked and sends nothing. Once more later, and then not again.
+// It has been asked and sends nothing. Again later, as often as a peer may fail.
 void Fetch::give_up_silent(size_t source) {
   Source& silent = *sources_[source];
   for (auto download = downloads_.begin(); download != downloads_.end();) {
