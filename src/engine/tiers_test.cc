@@ -287,6 +287,46 @@ TEST_F(Tiers, what_is_on_its_way_when_all_is_forgotten_is_not_found) {
   EXPECT_EQ(run(1).end.cached_tokens, 0);
 }
 
+// Handed over behind an erase it would be numbered, and believed at the next start, as newer.
+TEST_F(Tiers, a_write_that_waits_for_its_step_is_not_handed_over_behind_an_erase) {
+  make(capacity(40, 400), kv::DiskWrites::kAll);
+  holds_results_ = true;
+  run(1, "a", "acme");
+  bool has_dropped = false;
+  for (int i = 0; i < 20 && !has_dropped; ++i) {
+    StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);
+    const int64_t dropped = disk().writes_dropped;
+    scheduler_->erase_tenant("acme");
+    has_dropped = disk().writes_dropped > dropped;
+    for (const kv::BlockTransfer& what : scheduler_->take_transfers()) {
+      EXPECT_NE(what.direction, Direction::kWrite);
+    }
+    scheduler_->check_integrity();
+    if (plan.empty()) continue;
+    executor_->submit(std::move(plan));
+    scheduler_->commit(executor_->collect());
+  }
+  EXPECT_TRUE(has_dropped);
+}
+
+TEST_F(Tiers, a_pinned_prompt_keeps_its_owner) {
+  make(capacity(40, 0), kv::DiskWrites::kSelective);
+  request::GenerationRequest request;
+  for (uint64_t i = 0; i < 64; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(base::random_bits(1, i) % 1000));
+  }
+  request.stop.max_new_tokens = 4;
+  request.tenant = "acme";
+  request.pin_prefix = true;
+  ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+  turn();
+  scheduler_->reset_prefix_cache();
+  EXPECT_EQ(run(1, "", "acme", 72).end.cached_by_tier[kv::kDevice], 64);
+  scheduler_->erase_tenant("acme");
+  scheduler_->check_integrity();
+  EXPECT_EQ(run(1, "", "acme", 72).end.cached_tokens, 0);
+}
+
 TEST_F(Tiers, a_pinned_prompt_stays) {
   make(capacity(40, 0), kv::DiskWrites::kSelective);
   request::GenerationRequest request;
