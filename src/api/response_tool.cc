@@ -72,7 +72,7 @@ constexpr std::array kFilterOptions = {Option{"allowed_domains", kRefused, kFree
 constexpr std::array kSearchOptions = {
     Option{"type"}, Option{"filters"},
     Option{"external_web_access"},  // true; the reader looks at it
-    Option{"user_location", kWarned, "the tool's server is not told where the user is"},
+    Option{"user_location", kWarned, "no location goes to the tool's server"},
     Option{"search_context_size", kWarned, "the tool's server decides how much it prints"}};
 constexpr std::array kInterpreterOptions = {Option{"type"}, Option{"container"}};
 constexpr std::array kContainerOptions = {

@@ -214,12 +214,12 @@ void Processes::run() {
       happened = look();
     }
     // Not under the lock: they may send.
-    for (const Happened& one : happened) tell(one);
+    for (const Happened& one : happened) emit(one);
     run_timers();
   }
 }
 
-void Processes::tell(const Happened& happened) {
+void Processes::emit(const Happened& happened) {
   try {
     for (const std::string& line : happened.lines) happened.events->on_line(line);
     if (!happened.ended.empty()) happened.events->on_end(happened.ended);

@@ -74,7 +74,7 @@ class Processes {
   using Timers = std::multimap<std::chrono::steady_clock::time_point, std::function<void()>>;
 
   void run();
-  void tell(const Happened& happened);
+  void emit(const Happened& happened);
   void run_timers();
   void wait_for_some();
   std::vector<Happened> look();
