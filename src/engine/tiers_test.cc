@@ -289,9 +289,18 @@ TEST_F(Tiers, what_is_on_its_way_when_all_is_forgotten_is_not_found) {
 
 // Handed over behind an erase it would be numbered, and believed at the next start, as newer.
 TEST_F(Tiers, a_write_that_waits_for_its_step_is_not_handed_over_behind_an_erase) {
-  make(capacity(40, 400), kv::DiskWrites::kAll);
-  holds_results_ = true;
+  make(capacity(40, 400), kv::DiskWrites::kSelective);
   run(1, "a", "acme");
+  for (uint64_t other = 2; other < 5; ++other) run(other);
+  // What is found on the host is wanted on the disk.
+  request::GenerationRequest request;
+  for (uint64_t i = 0; i < 64; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(base::random_bits(1, i) % 1000));
+  }
+  request.stop.max_new_tokens = 4;
+  request.cache_salt = "a";
+  request.tenant = "acme";
+  ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
   bool has_dropped = false;
   for (int i = 0; i < 20 && !has_dropped; ++i) {
     StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);

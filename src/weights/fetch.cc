@@ -330,7 +330,7 @@ void Fetch::look_at_rates() {
     if (source.origin) continue;
     received += source.received;
     const bool rests = source.running == 0 || now < source.retry.not_before_ns();
-    is_asked = is_asked || (source.dropped.empty() && source.has_all() && !rests);
+    is_asked = is_asked || (source.dropped.empty() && source.has_all());
     if (rests || source.received > source.heard) {
       source.heard = source.received;
       source.heard_ns = now;
