@@ -46,7 +46,7 @@ PAGES = []
 
 # Programs of others that the pages name. Whoever adds one has looked at its manual.
 FOREIGN = {
-    "apt", "printf", "apt-get", "brew", "cat", "cd", "claude", "cmake", "cp", "ctest", "curl", "dd", "docker", "echo", "export",
+    "apt", "printf", "apt-get", "brew", "cat", "cd", "claude", "cmake", "cp", "ctest", "curl", "dd", "docker", "sha256sum", "echo", "export",
     "ffmpeg", "free", "git", "grep", "hf", "helm", "ik_llama.cpp", "journalctl", "jq", "kill", "kubectl", "ldd", "less", "llama-batched-bench",
     "llama-bench", "llama-server", "ls", "lscpu", "man", "mkdir", "mv", "ninja", "node", "npm", "npx", "numactl",
     "nvidia-smi", "openssl", "perf", "pip", "python3", "rm", "sbatch", "scancel", "scontrol", "sed", "skopeo", "source", "ss", "sudo", "systemctl", "tee", "test",
