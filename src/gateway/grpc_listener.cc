@@ -91,11 +91,11 @@ struct GrpcListener::Parts {
         sessions(loop, {.stall_time_max = options.stall_time_max}),
         service(shared, sessions) {}
 
-  net::WorkLoop loop;
   net::ConnectionAcceptor connections;
   GrpcShared shared;
   rpc::Sessions sessions;
   Service service;
+  net::WorkLoop loop;  // does what was posted to it before what that uses goes
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> handed_over;
   std::unique_ptr<grpc::Server> grpc;
 };

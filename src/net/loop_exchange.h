@@ -16,23 +16,31 @@ namespace pelton::net {
 
 class LoopExchange;
 
-// The call itself, which gRPC's library keeps until it is finished. On the loop's thread.
+// The call itself, which gRPC's library keeps until it is finished. On the loop's thread, where it
+// also goes; it has one exchange, which may be dropped later, or just then on another thread.
 class LoopResponder {
  public:
-  virtual ~LoopResponder() = default;
+  LoopResponder() = default;
+  virtual ~LoopResponder() { *self_ = nullptr; }
+  LoopResponder(const LoopResponder&) = delete;
+  LoopResponder& operator=(const LoopResponder&) = delete;
 
   virtual void send(HttpResponse response) = 0;
   virtual void write(std::string_view frames) = 0;
   virtual void finish() = 0;
   virtual void abandon() = 0;  // whoever was to answer has gone without
   virtual size_t queued_bytes() const = 0;
+
+ private:
+  friend class LoopExchange;
+  const std::shared_ptr<LoopResponder*> self_ = std::make_shared<LoopResponder*>(this);
 };
 
 class LoopExchange final : public Exchange {
  public:
-  // The responder calls end() or leave() before it goes.
+  // The responder calls end() or leave() when its call is over.
   LoopExchange(const WorkLoop& loop, LoopResponder& responder)
-      : loop_(loop.queue()), responder_(std::make_shared<LoopResponder*>(&responder)) {}
+      : loop_(loop.queue()), responder_(responder.self_) {}
   ~LoopExchange() override;
 
   void send(HttpResponse response) override;
@@ -48,10 +56,6 @@ class LoopExchange final : public Exchange {
     loop_->post_after(delay, std::move(work));
   }
 
-  // On the loop: whose it is, null from the call's end on. A responder that goes before the
-  // exchange, or may, writes null.
-  const std::shared_ptr<LoopResponder*>& responder() const { return responder_; }
-
   // From the responder: everything has been written; the call is over; its client has left.
   void drain();
   void end();
@@ -59,7 +63,7 @@ class LoopExchange final : public Exchange {
 
  private:
   const std::shared_ptr<WorkLoop::Queue> loop_;      // an exchange may outlive it
-  const std::shared_ptr<LoopResponder*> responder_;  // it holds null when the call is over
+  const std::shared_ptr<LoopResponder*> responder_;  // it holds null when the call is over or gone
   std::function<void()> drained_;
   std::function<void()> closed_;
 };

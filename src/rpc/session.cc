@@ -30,6 +30,13 @@ Error shutting_down() {
   return {ErrorCode::kUnavailable, "the server is shutting down", {}};
 }
 
+// A chat's calls are numbered from 0; a worker that says otherwise is not believed.
+bool is_sound(const v1::GenerateChunk& chunk) {
+  constexpr uint32_t kCallsMax = 4096;
+  return std::ranges::all_of(chunk.tool_calls(),
+                             [](const auto& call) { return call.index() < kCallsMax; });
+}
+
 // One turn's way back: frames become chunks. Its session owns it until the turn is over.
 class Turn final : public net::LoopResponder {
  public:
@@ -44,10 +51,10 @@ class Turn final : public net::LoopResponder {
   std::shared_ptr<net::Exchange> open(const net::WorkLoop& loop) {
     const auto exchange = std::make_shared<net::LoopExchange>(loop, *this);
     exchange_ = exchange;
-    responder_ = exchange->responder();
     return exchange;
   }
   uint64_t number() const { return number_; }
+  bool over() const { return over_; }  // the last has been said
   void drained() {
     if (const auto exchange = exchange_.lock()) exchange->drain();
   }
@@ -72,8 +79,9 @@ class Turn final : public net::LoopResponder {
       }
       v1::SessionChunk chunk;
       chunk.set_turn(number_);
-      if (!chunk.mutable_chunk()->ParseFromArray((*frame)->bytes.data(),
-                                                 static_cast<int>((*frame)->bytes.size()))) {
+      v1::GenerateChunk& piece = *chunk.mutable_chunk();
+      if (!piece.ParseFromArray((*frame)->bytes.data(), static_cast<int>((*frame)->bytes.size())) ||
+          !is_sound(piece)) {
         return fail("an answer's piece is no message");
       }
       out_.chunk(std::move(chunk));
@@ -103,16 +111,13 @@ class Turn final : public net::LoopResponder {
     let_go();
     out_.over();
   }
-  // The exchange may be going on another thread, and call us later.
   void let_go() {
     if (const auto exchange = exchange_.lock()) exchange->end();
-    if (responder_ != nullptr) *responder_ = nullptr;
   }
 
   const uint64_t number_;
   const Out out_;
   std::weak_ptr<net::LoopExchange> exchange_;  // which whoever answers holds
-  std::shared_ptr<net::LoopResponder*> responder_;
   bool over_ = false;
 };
 
@@ -126,7 +131,10 @@ class Session final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
       : all_(all),
         context_(context),
         host_(std::move(host)),
+        history_(all.options_.history_bytes_max),
         writer_(all.loop_, *this, all.options_.stall_time_max) {}
+
+  ~Session() override { all_.kept_bytes_ -= kept_bytes_; }
 
   void start();
   void drain();
@@ -184,16 +192,18 @@ class Session final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   void cancel(uint64_t number);
   void turn_over();
   void say(v1::SessionChunk chunk);
+  void keep_history();
   void say_cancelled(uint64_t number);
   void refuse(uint64_t number, const Error& error);
   void end_if_all_is_said();
-  void end(const grpc::Status& status);
   void client_left();
   void let_go();
 
   Sessions& all_;
   grpc::CallbackServerContext& context_;
   const std::unique_ptr<SessionHost> host_;
+  SessionHistory history_;
+  size_t kept_bytes_ = 0;                     // of the history, as all sessions count it
   std::weak_ptr<net::LoopExchange> opening_;  // which the host holds, if anybody
   StreamWriter writer_;
   const std::shared_ptr<char> life_ = std::make_shared<char>();
@@ -203,8 +213,7 @@ class Session final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   bool client_is_done_ = false;  // it will ask for nothing more
   bool draining_ = false;
   bool over_ = false;
-  uint64_t turns_ = 0;  // that have been asked for
-  SessionHistory history_;
+  uint64_t turns_ = 0;          // that have been asked for
   std::unique_ptr<Turn> turn_;  // that is being made
   std::optional<Asked> waiting_;
   std::chrono::steady_clock::time_point quiet_since_;
@@ -295,7 +304,8 @@ void Session::cancel(uint64_t number) {
     waiting_.reset();
     return say_cancelled(number);
   }
-  if (turn_ == nullptr || (number != 0 && number != turn_->number())) return;
+  if (turn_ == nullptr || turn_->over()) return;
+  if (number != 0 && number != turn_->number()) return;
   const std::unique_ptr<Turn> turn = std::move(turn_);
   turn->leave();
   say_cancelled(turn->number());
@@ -304,6 +314,7 @@ void Session::cancel(uint64_t number) {
 
 void Session::turn_over() {
   turn_.reset();
+  history_.drop();
   if (over_) return;
   quiet_since_ = std::chrono::steady_clock::now();
   if (waiting_) {
@@ -318,9 +329,18 @@ void Session::say(v1::SessionChunk chunk) {
   if (over_) return;
   if (chunk.has_chunk()) {
     history_.add(chunk.chunk());
-    if (!chunk.chunk().finish_reason().empty()) history_.finish();
+    if (!chunk.chunk().finish_reason().empty()) keep_history();
   }
   writer_.push(chunk.SerializeAsString());
+}
+
+// All open sessions share what may be kept.
+void Session::keep_history() {
+  history_.finish();
+  const size_t others = all_.kept_bytes_ - kept_bytes_;
+  if (others + history_.bytes() > all_.options_.histories_bytes_max) history_.forget();
+  kept_bytes_ = history_.bytes();
+  all_.kept_bytes_ = others + kept_bytes_;
 }
 
 // The conversation is as if it had not been asked for.
@@ -342,15 +362,11 @@ void Session::refuse(uint64_t number, const Error& error) {
   writer_.push(chunk.SerializeAsString());
 }
 
+// Behind the end gRPC's library may have let go of the context.
 void Session::end_if_all_is_said() {
-  if (turn_ != nullptr || waiting_) return;
-  if (client_is_done_) return end(grpc::Status::OK);
-  if (draining_) end(grpc_status(context_, call_error(refused(shutting_down()))));
-}
-
-void Session::end(const grpc::Status& status) {
-  if (writer_.ending()) return;
-  writer_.end(status);
+  if (turn_ != nullptr || waiting_ || writer_.ending()) return;
+  if (client_is_done_) return writer_.end(grpc::Status::OK);
+  if (draining_) writer_.end(grpc_status(context_, call_error(refused(shutting_down()))));
 }
 
 void Session::drain() {
@@ -361,8 +377,9 @@ void Session::drain() {
 }
 
 void Session::end_if_idle(std::chrono::steady_clock::time_point now) {
-  if (turn_ != nullptr || now - quiet_since_ < all_.options_.idle_time_max) return;
-  end(grpc::Status(grpc::StatusCode::ABORTED, "the session has had no turn for too long"));
+  if (turn_ != nullptr || writer_.ending()) return;
+  if (now - quiet_since_ < all_.options_.idle_time_max) return;
+  writer_.end(grpc::Status(grpc::StatusCode::ABORTED, "the session has had no turn for too long"));
 }
 
 void Session::written(bool ok) {

@@ -38,6 +38,9 @@ class Sessions {
   struct Options {
     std::chrono::milliseconds stall_time_max{30'000};    // as of other streams
     std::chrono::milliseconds idle_time_max{3'600'000};  // without a turn
+    // Of what a session keeps for a turn that continues, and of all of them together.
+    size_t history_bytes_max = size_t{4} << 20;
+    size_t histories_bytes_max = size_t{256} << 20;
   };
   Sessions(net::WorkLoop& loop, Options options) : loop_(loop), options_(options) {}
 
@@ -55,6 +58,7 @@ class Sessions {
   net::WorkLoop& loop_;
   const Options options_;
   std::unordered_set<Session*> open_;
+  size_t kept_bytes_ = 0;  // of their histories
   bool draining_ = false;
   bool watched_ = false;
 };

@@ -43,11 +43,14 @@ void take_unsaid(const v1::GenerateRequest& last, v1::GenerateRequest& request) 
 
 Result<v1::GenerateRequest> SessionHistory::begin(v1::SessionRequest asked) {
   v1::GenerateRequest request = std::move(*asked.mutable_generate());
-  running_.reset();
-  answer_.Clear();
+  drop();
   answer_.set_role("assistant");
   if (asked.continues()) {
     if (!request.has_chat()) return not_continued("'continues' is for a 'chat'");
+    if (was_too_large_) {
+      return not_continued(
+          "'continues': the conversation became too large to be kept here; send all of it");
+    }
     if (!last_) return not_continued("'continues': no chat of this session has come to its end");
     if (request.chat().messages_size() == 0) {
       return not_continued("'messages' must have at least one message", "messages");
@@ -77,6 +80,20 @@ void SessionHistory::finish() {
   if (!running_) return;
   *running_->mutable_chat()->add_messages() = std::move(answer_);
   last_ = std::exchange(running_, std::nullopt);
+  bytes_ = last_->ByteSizeLong();
+  was_too_large_ = false;
+  if (bytes_ > bytes_max_) forget();
+}
+
+void SessionHistory::drop() {
+  running_.reset();
+  answer_.Clear();
+}
+
+void SessionHistory::forget() {
+  last_.reset();
+  bytes_ = 0;
+  was_too_large_ = true;
 }
 
 }  // namespace pelton::rpc

@@ -32,7 +32,7 @@ std::string written(const v1::GenerateRequest& request) {
 }
 
 TEST(SessionHistory, ATurnFollowsTheOneBeforeAndItsAnswer) {
-  SessionHistory history;
+  SessionHistory history(1 << 20);
   v1::SessionRequest first = user("Hi");
   first.mutable_generate()->set_model("box");
   first.mutable_generate()->mutable_sampling()->set_seed(7);
@@ -55,7 +55,7 @@ TEST(SessionHistory, ATurnFollowsTheOneBeforeAndItsAnswer) {
 }
 
 TEST(SessionHistory, SamplingIsTakenFieldByField) {
-  SessionHistory history;
+  SessionHistory history(1 << 20);
   v1::SessionRequest first = user("Hi");
   v1::Sampling& was = *first.mutable_generate()->mutable_sampling();
   was.set_max_tokens(5);
@@ -78,7 +78,7 @@ TEST(SessionHistory, SamplingIsTakenFieldByField) {
 }
 
 TEST(SessionHistory, CallsAreOfTheAnswer) {
-  SessionHistory history;
+  SessionHistory history(1 << 20);
   ASSERT_TRUE(history.begin(user("Weather?")).ok());
   v1::GenerateChunk chunk;
   v1::ToolCallDelta& begun = *chunk.add_tool_calls();
@@ -106,7 +106,7 @@ TEST(SessionHistory, CallsAreOfTheAnswer) {
 }
 
 TEST(SessionHistory, WhatDidNotEndIsForgotten) {
-  SessionHistory history;
+  SessionHistory history(1 << 20);
   ASSERT_TRUE(history.begin(user("Hi")).ok());
   history.add(text("Hello"));
   history.finish();
@@ -115,8 +115,31 @@ TEST(SessionHistory, WhatDidNotEndIsForgotten) {
   EXPECT_EQ(written(*history.begin(user("So?", true))), "user: Hi; assistant: Hello; user: So?; ");
 }
 
+TEST(SessionHistory, WhatIsTooLargeIsNotKeptAndSaysSo) {
+  SessionHistory history(1000);
+  ASSERT_TRUE(history.begin(user("Hi")).ok());
+  history.add(text("Hello"));
+  history.finish();
+  EXPECT_GT(history.bytes(), 0u);
+  // Whatever no template renders counts as well.
+  v1::SessionRequest long_one = user("So?", true);
+  v1::Message& past = *long_one.mutable_generate()->mutable_chat()->add_messages();
+  past.set_role("assistant");
+  past.set_reasoning(std::string(2000, 'x'));
+  ASSERT_TRUE(history.begin(long_one).ok());
+  history.finish();
+  EXPECT_EQ(history.bytes(), 0u);
+  const auto refused = history.begin(user("And?", true));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("too large"), std::string::npos);
+  // A new conversation is one.
+  ASSERT_TRUE(history.begin(user("Hi")).ok());
+  history.finish();
+  EXPECT_TRUE(history.begin(user("And?", true)).ok());
+}
+
 TEST(SessionHistory, OthersBetweenChangeNothing) {
-  SessionHistory history;
+  SessionHistory history(1 << 20);
   ASSERT_TRUE(history.begin(user("Hi")).ok());
   history.add(text("Hello"));
   history.finish();
@@ -129,7 +152,7 @@ TEST(SessionHistory, OthersBetweenChangeNothing) {
 }
 
 TEST(SessionHistory, WhatCannotGoOnIsNamed) {
-  SessionHistory history;
+  SessionHistory history(1 << 20);
   EXPECT_EQ(history.begin(user("Hi", true)).error().field, "continues");
   ASSERT_TRUE(history.begin(user("Hi")).ok());
   history.finish();

@@ -71,6 +71,15 @@ std::optional<int64_t> deadline_ns(const grpc::CallbackServerContext& context, i
 
 }  // namespace
 
+std::optional<access::Principal> caller_of(const GrpcServices& shared,
+                                           const grpc::CallbackServerContext& context) {
+  const auto& all = context.client_metadata();
+  return shared.services.access_control.identify(
+      {.authorization = metadata(context, "authorization"),
+       .api_key = metadata(context, "x-api-key"),
+       .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1});
+}
+
 bool admit(const GrpcServices& shared, GrpcPlace& place, const grpc::CallbackServerContext& context,
            std::string_view model, Call& call) {
   const auto refuse = [&](const api::ApiError& error) {
@@ -80,11 +89,7 @@ bool admit(const GrpcServices& shared, GrpcPlace& place, const grpc::CallbackSer
   const grpc::string_ref authority = context.ExperimentalGetAuthority();
   if (!shared.hosts.allow({authority.data(), authority.size()}))
     return refuse(api::forbidden_host());
-  const auto& all = context.client_metadata();
-  std::optional<access::Principal> who = shared.services.access_control.identify(
-      {.authorization = metadata(context, "authorization"),
-       .api_key = metadata(context, "x-api-key"),
-       .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1});
+  std::optional<access::Principal> who = caller_of(shared, context);
   if (!who) return refuse(api::bad_api_key());
   place.enter(rpc::remote_of(context.peer()));
   call.caller = *std::move(who);

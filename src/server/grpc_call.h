@@ -64,6 +64,10 @@ Call grpc_call(const GrpcServices& shared, const access::TrackedRequest::Route& 
                grpc::CallbackServerContext& context, const google::protobuf::Message& message,
                std::shared_ptr<net::Exchange> exchange);
 
+// Whose call it is, by its metadata; none: they have no key that is one.
+std::optional<access::Principal> caller_of(const GrpcServices& shared,
+                                           const grpc::CallbackServerContext& context);
+
 // Whether it may come in, by its metadata: host, key, room for it; its deadline is the call's from
 // then on. `model`: that it asks for. False: it has been answered.
 bool admit(const GrpcServices& shared, GrpcPlace& place, const grpc::CallbackServerContext& context,

@@ -120,12 +120,12 @@ struct GrpcListener::Parts {
     return certificates->credentials();
   }
 
-  net::WorkLoop loop;
   const int connections_max;
   net::ConnectionAcceptor connections;
   GrpcServices shared;
   rpc::Sessions sessions;
   Service service;
+  net::WorkLoop loop;  // does what was posted to it before what that uses goes
   std::shared_ptr<const net::TlsIdentity> tls;
   std::unique_ptr<GrpcCertificates> certificates;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> handed_over;

@@ -30,16 +30,19 @@ class GrpcSession final : public rpc::SessionHost {
   void start_turn(v1::GenerateRequest request,
                   const std::shared_ptr<net::Exchange>& exchange) override {
     Services& services = shared_.services;
+    // A key may have been taken away, or been given to another tenant, since.
+    const std::optional<access::Principal> caller = caller_of(shared_, context_);
     Call call{.request = {},
               .exchange = exchange,
               .headers = {},
-              .tenant = opening_->tenant,
-              .caller = opening_->caller,
+              .tenant = caller ? caller->tenant : "",
+              .caller = caller.value_or(access::Principal()),
               .arrived_ns = services.clock.now_ns(),
               .body_bytes = static_cast<int64_t>(request.ByteSizeLong()),
               .transport_deadline_ns = opening_->transport_deadline_ns};
     call.model_asked = request.model();
-    call.entry = new_entry(call.body_bytes);
+    call.entry = new_entry(call.body_bytes, call.tenant);
+    if (!caller) return call.send(api::bad_api_key());
     std::unique_ptr<ModelRequest> turn = generate_request(std::move(request));
     if (turn == nullptr) return call.send(no_generate_prompt());
     run_request(std::move(call), services, std::move(turn), Work::kSampled);
@@ -47,7 +50,7 @@ class GrpcSession final : public rpc::SessionHost {
 
  private:
   // A turn is reported by the session's name with a number behind it, within its trace.
-  std::unique_ptr<access::TrackedRequest> new_entry(int64_t bytes) {
+  std::unique_ptr<access::TrackedRequest> new_entry(int64_t bytes, const std::string& tenant) {
     Services& services = shared_.services;
     auto entry = std::make_unique<access::TrackedRequest>(services.statistics, kSession);
     const access::RequestRecord* const session = opening_->record();
@@ -58,7 +61,7 @@ class GrpcSession final : public rpc::SessionHost {
                              .request_id = id,
                              .request_bytes = bytes,
                              .within = session});
-    if (entry->record() != nullptr) entry->record()->tenant = opening_->tenant;
+    if (entry->record() != nullptr) entry->record()->tenant = tenant;
     return entry;
   }
 

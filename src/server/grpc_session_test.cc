@@ -1,5 +1,6 @@
 // gRPC's Session with a real client of its library: what each turn says is what Generate says.
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -42,8 +43,9 @@ v1::SessionRequest cancel_of(uint64_t turn) {
 class SessionOver {
  public:
   explicit SessionOver(GrpcFixtureOf& grpc,
-                       std::chrono::seconds deadline = std::chrono::seconds(60)) {
-    context.set_deadline(std::chrono::system_clock::now() + deadline);
+                       const std::map<std::string, std::string>& metadata = {}) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    for (const auto& [key, value] : metadata) context.AddMetadata(key, value);
     stream = grpc.stub->Session(&context);
   }
 
@@ -230,6 +232,43 @@ TEST(GrpcSession, WithoutTurnsItIsEnded) {
   EXPECT_FALSE(session.stream->Read(&none));
   EXPECT_EQ(session.stream->Finish().error_code(), grpc::StatusCode::ABORTED);
   EXPECT_GT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(300));
+}
+
+TEST(GrpcSession, AKeyThatIsTakenAwayEndsNoSessionButItsTurns) {
+  ServerFixture::Options options;
+  options.server.keys.add("secret");
+  GrpcFixtureOf grpc(kScript, std::move(options));
+  SessionOver session(grpc, {{"x-api-key", "secret"}});
+  session.stream->Write(turn_of(grpc_chat("hi")));
+  EXPECT_EQ(session.read_turn(1).text, "Hello.");
+  access::ApiKeys others;
+  others.add("other");
+  grpc.fixture.server().services().access_control.replace_keys(std::move(others));
+  session.stream->Write(turn_of(grpc_chat("hi")));
+  EXPECT_EQ(session.read_turn(2).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+// What a refused turn brought is not kept, and neither are long conversations.
+TEST(GrpcSession, WhatIsKeptIsBounded) {
+  GrpcFixtureOf grpc(kScript);
+  SessionOver session(grpc);
+  v1::GenerateRequest long_one = grpc_chat("hi");
+  v1::Message& past = *long_one.mutable_chat()->add_messages();
+  past.set_role("assistant");
+  past.set_content("Hello.");
+  past.set_reasoning(std::string(5 << 20, 'x'));
+  v1::Message& last = *long_one.mutable_chat()->add_messages();
+  last.set_role("user");
+  last.set_content("hi");
+  session.stream->Write(turn_of(long_one));
+  EXPECT_EQ(session.read_turn(1).text, "Hello.");
+  session.stream->Write(turn_of(grpc_chat("hi"), true));
+  const GrpcSaid refused = session.read_turn(2);
+  EXPECT_EQ(refused.error_param, "continues");
+  session.stream->Write(turn_of(grpc_chat("hi")));
+  EXPECT_EQ(session.read_turn(3).text, "Hello.");
+  session.stream->Write(turn_of(grpc_chat("hi"), true));
+  EXPECT_EQ(session.read_turn(4).text, "Hello.");
 }
 
 TEST(GrpcSession, AKeyIsAskedFor) {
