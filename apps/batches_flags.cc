@@ -52,12 +52,16 @@ std::vector<Flag> batches_flags() {
 }
 
 Result<std::unique_ptr<store::BatchStore>> open_batch_store(const cli::Arguments& arguments,
-                                                            const base::Clock& clock) {
+                                                            const base::Clock& clock,
+                                                            base::Log& log) {
   if (!arguments.has("--batches")) return std::unique_ptr<store::BatchStore>();
   TRY_ASSIGN(const std::vector<std::string> secrets, store_secrets(arguments));
-  auto store =
-      store::BatchStore::open(arguments.text("--batches"),
-                              {.bytes_max = arguments.integer("--batches-bytes")}, clock, secrets);
+  const std::string& folder = arguments.text("--batches");
+  if (secrets.empty()) {
+    log.info(folder + " is not encrypted: --store-key-file names what it would be encrypted with");
+  }
+  auto store = store::BatchStore::open(folder, {.bytes_max = arguments.integer("--batches-bytes")},
+                                       clock, log, secrets);
   if (store.ok() || store.error().field == "store-key-file") return store;
   return Error{store.error().code, "--batches: " + store.error().message, "batches"};
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "server/batches.h"
@@ -19,7 +20,8 @@ std::vector<cli::Flag> batches_flags();
 
 // Null: the flags name no folder. Errors: kBadConfig, kIo.
 Result<std::unique_ptr<store::BatchStore>> open_batch_store(const cli::Arguments& arguments,
-                                                            const base::Clock& clock);
+                                                            const base::Clock& clock,
+                                                            base::Log& log);
 server::Batches::Options batches_options(const cli::Arguments& arguments);
 
 }  // namespace pelton::apps

@@ -56,7 +56,7 @@ struct Journal {
 // The batch that is in the folder, be it at its end, or a new one. Another input than it was begun
 // with is refused: its answers would be a mixture.
 Result<Journal> open_journal(const std::string& output, const std::string& input,
-                             const base::Clock& clock, uint64_t seed) {
+                             const base::Clock& clock, base::Log& log, uint64_t seed) {
   Journal journal{.folder = output + ".journal"};
   std::error_code ignored;
   const bool is_other = fs::exists(journal.folder, ignored) &&
@@ -66,7 +66,7 @@ Result<Journal> open_journal(const std::string& output, const std::string& input
     return usage(fmt::format("{} is there and no journal of this verb", journal.folder), "output");
   }
   TRY_ASSIGN(journal.store,
-             store::BatchStore::open(journal.folder, {.bytes_max = kJournalBytesMax}, clock));
+             store::BatchStore::open(journal.folder, {.bytes_max = kJournalBytesMax}, clock, log));
   const std::string name = base::sha256(input);
   TRY_ASSIGN(const std::vector<store::StoredFile> files,
              journal.store->list_files({.owner = "", .purpose = "batch"}));
@@ -231,7 +231,7 @@ Result<void> run(const cli::Arguments& arguments) {
   server::Server server(options, clock, log);
   server::FaultInjection faults;
   node::TokenizerCache tokenizers;
-  TRY_ASSIGN(Journal journal, open_journal(output, input, clock, server.services().draw()));
+  TRY_ASSIGN(Journal journal, open_journal(output, input, clock, log, server.services().draw()));
   ModelHost models({.arguments = arguments,
                     .interrupt = interrupt,
                     .server = server,

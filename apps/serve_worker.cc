@@ -118,7 +118,7 @@ int ServeWorker::room_for_batches() {
 }
 
 Result<void> ServeWorker::open_batches() {
-  TRY_ASSIGN(batch_store_, open_batch_store(parts_.arguments, parts_.clock));
+  TRY_ASSIGN(batch_store_, open_batch_store(parts_.arguments, parts_.clock, parts_.log));
   if (batch_store_ == nullptr) return {};
   batches_ = std::make_unique<server::Batches>(
       batches_options(parts_.arguments),

@@ -15,13 +15,19 @@ std::string shown(const std::string& tenant) {
   return tenant.empty() ? "(no tenant)" : tenant;
 }
 
+const char* how_kept(const store::StoredTenant& tenant) {
+  if (!tenant.is_encrypted) return "not encrypted";
+  return tenant.has_key ? "encrypted with a key of its own"
+                        : "encrypted with a key that is destroyed";
+}
+
 Result<void> ls(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<store::StoredTenant> tenants,
              store::list_stored_tenants(arguments.text("PATH")));
   std::string out;
   for (const store::StoredTenant& tenant : tenants) {
-    out += fmt::format("{}: {} entries, {}\n", shown(tenant.name), tenant.entries,
-                       tenant.has_key ? "encrypted with a key of its own" : "not encrypted");
+    out +=
+        fmt::format("{}: {} entries, {}\n", shown(tenant.name), tenant.entries, how_kept(tenant));
   }
   return write_text(out);
 }

@@ -49,7 +49,7 @@ class BatchesTest : public testing::Test {
   }
 
   void open() {
-    auto store = store::BatchStore::open(folder_.path("batches"), bounds_, clock_);
+    auto store = store::BatchStore::open(folder_.path("batches"), bounds_, clock_, log_);
     ASSERT_TRUE(store.ok()) << store.error().message;
     store_ = std::move(store).value();
     batches_ = std::make_unique<Batches>(
@@ -144,6 +144,7 @@ class BatchesTest : public testing::Test {
   }
 
   const base::SystemClock clock_{};
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   store::TemporaryFolder folder_;
   ServerFixture::Options options_;
   Batches::Options batch_options_;

@@ -149,7 +149,7 @@ const SqliteFile::Kind& batches_kind() {
 
 Result<std::unique_ptr<BatchStore>> BatchStore::open(const std::string& folder,
                                                      const BatchBounds& bounds,
-                                                     const base::Clock& clock,
+                                                     const base::Clock& clock, base::Log& log,
                                                      const TenantKeys::Secrets& secrets) {
   for (const std::string& path : {folder, folder + "/files"}) {
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -165,17 +165,18 @@ Result<std::unique_ptr<BatchStore>> BatchStore::open(const std::string& folder,
              SqliteFile::open(folder + "/batches.sqlite", batches_kind()));
   TRY_ASSIGN(std::unique_ptr<TenantKeys> keys, keys_of(*database, folder, secrets));
   std::unique_ptr<BatchStore> store(
-      new BatchStore(folder, std::move(database), std::move(keys), bounds, clock));
+      new BatchStore(folder, std::move(database), std::move(keys), bounds, clock, log));
   TRY(store->prepare());
   return store;
 }
 
 BatchStore::BatchStore(std::string folder, std::unique_ptr<SqliteFile> database,
                        std::unique_ptr<TenantKeys> keys, const BatchBounds& bounds,
-                       const base::Clock& clock)
+                       const base::Clock& clock, base::Log& log)
     : folder_(std::move(folder)),
       bounds_(bounds),
       clock_(clock),
+      log_(log),
       database_(std::move(database)),
       keys_(std::move(keys)) {}
 
@@ -186,6 +187,10 @@ Result<void> BatchStore::prepare() {
     TRY(encrypt_what_is_not());
     TRY(put_sealed_in_place());
     TRY(finish_erasures());
+    if (keys_->wrapped_anew() > 0) {
+      log_.info(fmt::format("{}: {} keys are wrapped by the first secret now", folder_,
+                            keys_->wrapped_anew()));
+    }
   }
   TRY(count_bytes());
   TRY(drop_strangers());
@@ -299,14 +304,19 @@ Result<StoredFile> BatchStore::add_file(StoredFile file, std::string_view conten
   return file;
 }
 
-Result<StoredFile> BatchStore::read_file(const Key& key) {
+Result<StoredFile> BatchStore::read_row(const Key& key) {
   Statement row(
       database_->handle(),
       fmt::format("SELECT {} FROM files WHERE id = ? AND owner = ?", kFileColumns).c_str());
   const Step step = row.text(key.id).text(key.owner).step();
   if (step == Step::kFailed) return database_->error("cannot be read");
   if (step == Step::kDone) return no_such_file(key.id);
-  Result<StoredFile> file = decrypted(file_of(row));
+  return file_of(row);
+}
+
+Result<StoredFile> BatchStore::read_file(const Key& key) {
+  TRY_ASSIGN(StoredFile sealed, read_row(key));
+  Result<StoredFile> file = decrypted(std::move(sealed));
   if (!file.ok() && file.error().code == ErrorCode::kNotFound) return no_such_file(key.id);
   return file;
 }
@@ -329,8 +339,10 @@ Result<std::unique_ptr<std::istream>> BatchStore::open_content(const Key& key) {
   return SealedContent::reader(std::move(content), std::move(cipher));
 }
 
+// Its name need not be known: a file whose row is damaged can be deleted.
 Result<void> BatchStore::remove_file(const Key& key) {
-  TRY_ASSIGN(const StoredFile file, find_file(key));
+  TRY_ASSIGN(const StoredFile file, read_row(key));
+  if (file.expires_at != 0 && file.expires_at <= now_s()) return no_such_file(key.id);
   {
     Statement reader(
         database_->handle(),
@@ -375,12 +387,7 @@ Result<std::vector<StoredFile>> BatchStore::list_files(const Page& page) {
   rows.number(now_s()).number(page.limit);
   std::vector<StoredFile> files;
   Step step = rows.step();
-  for (; step == Step::kRow; step = rows.step()) {
-    Result<StoredFile> file = decrypted(file_of(rows));
-    if (!file.ok() && file.error().code == ErrorCode::kNotFound) continue;
-    if (!file.ok()) return file.error();
-    files.push_back(*std::move(file));
-  }
+  for (; step == Step::kRow; step = rows.step()) TRY(add_decrypted(file_of(rows), files));
   if (step == Step::kFailed) return database_->error("cannot be read");
   return files;
 }
@@ -464,22 +471,17 @@ Result<std::vector<StoredBatch>> BatchStore::unfinished_batches() {
   return decrypted_batches(rows);
 }
 
-// Those whose tenant's key is there.
 Result<std::vector<StoredBatch>> BatchStore::decrypted_batches(Statement& rows) {
   std::vector<StoredBatch> batches;
   Step step = rows.step();
-  for (; step == Step::kRow; step = rows.step()) {
-    Result<StoredBatch> batch = decrypted(batch_of(rows));
-    if (!batch.ok() && batch.error().code == ErrorCode::kNotFound) continue;
-    if (!batch.ok()) return batch.error();
-    batches.push_back(*std::move(batch));
-  }
+  for (; step == Step::kRow; step = rows.step()) TRY(add_decrypted(batch_of(rows), batches));
   if (step == Step::kFailed) return database_->error("cannot be read");
   return batches;
 }
 
 Result<void> BatchStore::add_result(std::string_view batch, const LineResult& result) {
-  TRY_ASSIGN(const RowCipher cipher, cipher_of_result(batch, result.line));
+  TRY_ASSIGN(const std::string owner, owner_of(batch));
+  TRY_ASSIGN(const RowCipher cipher, cipher_of_result(owner, batch, result.line));
   const std::string text = cipher.seal(result.is_error ? "error" : "output", result.text);
   Statement add(database_->handle(), "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)");
   add.text(batch).number(result.line).number(result.is_error ? 1 : 0);
@@ -508,10 +510,11 @@ Result<void> BatchStore::visit_results(std::string_view batch, const VisitResult
   Statement rows(database_->handle(),
                  "SELECT line, is_error, text FROM results WHERE batch = ? ORDER BY line");
   rows.text(batch);
+  TRY_ASSIGN(const std::string owner, owner_of(batch));
   Step step = rows.step();
   for (; step == Step::kRow; step = rows.step()) {
     const bool is_error = rows.number_at(1) != 0;
-    TRY_ASSIGN(const RowCipher cipher, cipher_of_result(batch, rows.number_at(0)));
+    TRY_ASSIGN(const RowCipher cipher, cipher_of_result(owner, batch, rows.number_at(0)));
     const auto text = cipher.open(is_error ? "error" : "output", rows.bytes_at(2));
     if (!text) return not_decrypted("result of batch", batch);
     TRY(visit({.line = rows.number_at(0), .is_error = is_error, .text = *text}));

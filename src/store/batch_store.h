@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "store/tenant_keys.h"
 
@@ -83,11 +84,11 @@ struct BatchBounds {
 class BatchStore {
  public:
   // Makes the folder if there is none. With `secrets` what it holds is encrypted, and what is not
-  // yet is from then on. `clock` outlives the store. Errors: kBadConfig if it holds something else,
-  // another process has it or the secrets are not its own; kIo.
+  // yet is from then on. `clock` and `log` outlive the store. Errors: kBadConfig if it holds
+  // something else, another process has it or the secrets are not its own; kIo.
   static Result<std::unique_ptr<BatchStore>> open(const std::string& folder,
                                                   const BatchBounds& bounds,
-                                                  const base::Clock& clock,
+                                                  const base::Clock& clock, base::Log& log,
                                                   const TenantKeys::Secrets& secrets = {});
   ~BatchStore();
 
@@ -152,7 +153,8 @@ class BatchStore {
 
  private:
   BatchStore(std::string folder, std::unique_ptr<SqliteFile> database,
-             std::unique_ptr<TenantKeys> keys, const BatchBounds& bounds, const base::Clock& clock);
+             std::unique_ptr<TenantKeys> keys, const BatchBounds& bounds, const base::Clock& clock,
+             base::Log& log);
   Result<void> prepare();
   Result<void> count_bytes();
   Result<void> encrypt_what_is_not();
@@ -168,11 +170,19 @@ class BatchStore {
   // Of one that is written; of one that is read: kNotFound if its key was destroyed.
   Result<RowCipher> cipher_for(std::string_view owner, std::string row);
   Result<RowCipher> cipher_of(std::string_view owner, std::string row);
-  Result<RowCipher> cipher_of_result(std::string_view batch, int64_t line);
+  Result<RowCipher> cipher_of_result(std::string_view owner, std::string_view batch, int64_t line);
+  Result<std::string> owner_of(std::string_view batch);
   Result<StoredFile> decrypted(StoredFile file);
   Result<StoredBatch> decrypted(StoredBatch batch);
+  // Of many: one whose key was destroyed is passed over, as is one that is damaged, which is
+  // logged.
+  Result<void> add_decrypted(StoredFile file, std::vector<StoredFile>& files);
+  Result<void> add_decrypted(StoredBatch batch, std::vector<StoredBatch>& batches);
+  template <typename Row>
+  Result<void> add_if_decrypted(const char* what, Row row, std::vector<Row>& rows);
   Result<std::vector<StoredBatch>> decrypted_batches(Statement& rows);
   Result<void> drop_strangers();
+  Result<StoredFile> read_row(const Key& key);  // as it lies there
   Result<StoredFile> read_file(const Key& key);
   Result<int64_t> count_of(const char* what, std::string_view owner);
   Result<void> write_content(const StoredFile& file, std::string_view content);
@@ -185,6 +195,7 @@ class BatchStore {
   const std::string folder_;
   const BatchBounds bounds_;
   const base::Clock& clock_;
+  base::Log& log_;
   const std::unique_ptr<SqliteFile> database_;
   const std::unique_ptr<TenantKeys> keys_;  // null: nothing is encrypted
   int64_t bytes_ = 0;

@@ -34,6 +34,31 @@ Result<void> drop_rows(const SqliteFile& database, const char* sql, const std::s
                                                 : database.error("cannot be written");
 }
 
+// In place; false: it was damaged.
+bool decrypt(const RowCipher& cipher, StoredFile& file) {
+  auto name = cipher.open("name", file.name);
+  if (name) file.name = *std::move(name);
+  return name.has_value();
+}
+
+bool decrypt(const RowCipher& cipher, StoredBatch& batch) {
+  auto metadata = cipher.open("metadata", batch.metadata);
+  auto errors = cipher.open("errors", batch.errors);
+  if (!metadata || !errors) return false;
+  batch.metadata = *std::move(metadata);
+  batch.errors = *std::move(errors);
+  return true;
+}
+
+// What has its name there has it after a loss of power, too.
+Result<void> sync_names(const std::string& folder) {
+  const int number = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool is_done = number >= 0 && ::fsync(number) == 0;
+  const Error failed = io_error(folder, "cannot be written");
+  if (number >= 0) ::close(number);
+  return is_done ? Result<void>() : failed;
+}
+
 }  // namespace
 
 Result<RowCipher> BatchStore::cipher_for(std::string_view owner, std::string row) {
@@ -49,48 +74,65 @@ Result<RowCipher> BatchStore::cipher_of(std::string_view owner, std::string row)
   return Error{ErrorCode::kNotFound, "what it was encrypted with has been destroyed", ""};
 }
 
-Result<RowCipher> BatchStore::cipher_of_result(std::string_view batch, int64_t line) {
-  if (keys_ == nullptr) return RowCipher();
+Result<std::string> BatchStore::owner_of(std::string_view batch) {
+  if (keys_ == nullptr) return std::string();  // of no use
   Statement row(database_->handle(), "SELECT owner FROM batches WHERE id = ?");
   const Step step = row.text(batch).step();
   if (step == Step::kFailed) return database_->error("cannot be read");
-  if (step == Step::kDone) {
-    return Error{ErrorCode::kNotFound, "there is no such batch any more", "batch_id"};
-  }
-  const std::string owner = row.text_at(0);
+  if (step == Step::kRow) return row.text_at(0);
+  return Error{ErrorCode::kNotFound, "there is no such batch any more", "batch_id"};
+}
+
+Result<RowCipher> BatchStore::cipher_of_result(std::string_view owner, std::string_view batch,
+                                               int64_t line) {
   return cipher_of(owner, row_name({owner, "result", batch, std::to_string(line)}));
 }
 
 Result<StoredFile> BatchStore::decrypted(StoredFile file) {
   TRY_ASSIGN(const RowCipher cipher, cipher_of(file.owner, row_of(file)));
-  auto name = cipher.open("name", file.name);
-  if (!name) return not_decrypted("file", file.id);
-  file.name = *std::move(name);
+  if (!decrypt(cipher, file)) return not_decrypted("file", file.id);
   return file;
 }
 
 Result<StoredBatch> BatchStore::decrypted(StoredBatch batch) {
   TRY_ASSIGN(const RowCipher cipher, cipher_of(batch.owner, row_of(batch)));
-  auto metadata = cipher.open("metadata", batch.metadata);
-  auto errors = cipher.open("errors", batch.errors);
-  if (!metadata || !errors) return not_decrypted("batch", batch.id);
-  batch.metadata = *std::move(metadata);
-  batch.errors = *std::move(errors);
+  if (!decrypt(cipher, batch)) return not_decrypted("batch", batch.id);
   return batch;
+}
+
+Result<void> BatchStore::add_decrypted(StoredFile file, std::vector<StoredFile>& files) {
+  return add_if_decrypted("file", std::move(file), files);
+}
+
+Result<void> BatchStore::add_decrypted(StoredBatch batch, std::vector<StoredBatch>& batches) {
+  return add_if_decrypted("batch", std::move(batch), batches);
+}
+
+template <typename Row>
+Result<void> BatchStore::add_if_decrypted(const char* what, Row row, std::vector<Row>& rows) {
+  const Result<RowCipher> cipher = cipher_of(row.owner, row_of(row));
+  if (!cipher.ok() && cipher.error().code == ErrorCode::kNotFound) return {};
+  if (!cipher.ok()) return cipher.error();
+  if (decrypt(*cipher, row)) {
+    rows.push_back(std::move(row));
+  } else {
+    log_.error(not_decrypted(what, row.id).message);
+  }
+  return {};
 }
 
 // What a process without secrets has left. Contents are encrypted beside themselves; the
 // transaction says that they count; then each takes its name. Before it nothing has changed.
 Result<void> BatchStore::encrypt_what_is_not() {
   TRY_ASSIGN(const bool encrypted, is_encrypted(*database_));
-  if (encrypted) return {};
+  if (encrypted) return write_anew(*database_);
   TRY(transact([&]() -> Result<void> {
     TRY(encrypt_files());
     TRY(encrypt_batches());
     TRY(encrypt_results());
     return mark_encrypted(*database_, *keys_);
   }));
-  return database_->run("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+  return write_anew(*database_);
 }
 
 Result<void> BatchStore::encrypt_files() {
@@ -121,7 +163,7 @@ Result<void> BatchStore::encrypt_files() {
     if (content.bad()) return io_error(content_path(id), "cannot be read");
     TRY(writer.finish());
   }
-  return {};
+  return sync_names(folder_ + "/files");
 }
 
 Result<void> BatchStore::encrypt_batches() {
@@ -152,6 +194,7 @@ Result<void> BatchStore::encrypt_results() {
   TRY_ASSIGN(const std::vector<std::string> batches,
              texts(*database_, "SELECT DISTINCT batch FROM results"));
   for (const std::string& batch : batches) {
+    TRY_ASSIGN(const std::string owner, owner_of(batch));
     for (int64_t after = -1;;) {
       int64_t line = 0;
       bool is_error = false;
@@ -167,7 +210,7 @@ Result<void> BatchStore::encrypt_results() {
         is_error = row.number_at(1) != 0;
         text = row.text_at(2);
       }
-      TRY_ASSIGN(const RowCipher cipher, cipher_of_result(batch, line));
+      TRY_ASSIGN(const RowCipher cipher, cipher_of_result(owner, batch, line));
       text = cipher.seal(is_error ? "error" : "output", text);
       Statement update(database_->handle(),
                        "UPDATE results SET text = ? WHERE batch = ? AND line = ?");
@@ -183,6 +226,7 @@ Result<void> BatchStore::encrypt_results() {
 // A process may have ended before the last of them took its name.
 Result<void> BatchStore::put_sealed_in_place() {
   std::error_code failed;
+  bool has_moved = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/files", failed)) {
     std::string name = entry.path().filename().string();
     if (!name.starts_with("file-") || !name.ends_with(kSealedSuffix)) continue;
@@ -193,8 +237,9 @@ Result<void> BatchStore::put_sealed_in_place() {
       return Error{ErrorCode::kIo, fmt::format("{}: {}", content_path(name), not_renamed.message()),
                    ""};
     }
+    has_moved = true;
   }
-  if (!failed) return {};
+  if (!failed) return has_moved ? sync_names(folder_ + "/files") : Result<void>();
   return Error{ErrorCode::kIo, fmt::format("{}/files: {}", folder_, failed.message()), ""};
 }
 
@@ -213,7 +258,12 @@ Result<int64_t> erase_batches(const SqliteFile& database, const std::string& fol
              texts(database, "SELECT id FROM files WHERE owner = ?", owner));
   TRY_ASSIGN(const std::vector<std::string> batches,
              texts(database, "SELECT id FROM batches WHERE owner = ?", owner));
-  for (const std::string& id : files) ::unlink(fmt::format("{}/files/{}", folder, id).c_str());
+  for (const std::string& id : files) {
+    const std::string content = fmt::format("{}/files/{}", folder, id);
+    if (::unlink(content.c_str()) != 0 && errno != ENOENT) {
+      return io_error(content, "cannot be deleted");
+    }
+  }
   TRY(drop_rows(database,
                 "DELETE FROM results WHERE batch IN (SELECT id FROM batches WHERE owner = ?)",
                 owner));
@@ -251,8 +301,7 @@ Result<void> BatchStore::destroy_key_if_idle(const std::string& owner) {
     if (step == Step::kFailed) return database_->error("cannot be read");
     if (step == Step::kRow) return {};
   }
-  TRY(keys_->destroy(owner));
-  return keys_->forget(owner);
+  return keys_->retire(owner, *database_);
 }
 
 }  // namespace pelton::store

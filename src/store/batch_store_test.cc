@@ -22,7 +22,7 @@ class SetClock final : public base::Clock {
 class BatchStoreTest : public testing::Test {
  protected:
   std::unique_ptr<BatchStore> open(const BatchBounds& bounds = {}) {
-    auto store = BatchStore::open(folder_.path("batches"), bounds, clock_);
+    auto store = BatchStore::open(folder_.path("batches"), bounds, clock_, log_);
     EXPECT_TRUE(store.ok()) << (store.ok() ? "" : store.error().message);
     return std::move(store).value();
   }
@@ -39,6 +39,7 @@ class BatchStoreTest : public testing::Test {
   }
 
   SetClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   TemporaryFolder folder_;
 };
 
@@ -48,7 +49,7 @@ TEST_F(BatchStoreTest, KeepsFilesAndBatchesOverItsEnd) {
     ASSERT_TRUE(store->add_file(file("file-1"), "abc").ok());
     ASSERT_TRUE(
         store->add_batch({.id = "b", .owner = "ann", .weight = 2.5, .input_file = "file-1"}).ok());
-    EXPECT_FALSE(BatchStore::open(folder_.path("batches"), {}, clock_).ok());  // it is taken
+    EXPECT_FALSE(BatchStore::open(folder_.path("batches"), {}, clock_, log_).ok());  // it is taken
   }
   const auto store = open();
   EXPECT_EQ(store->bytes(), 3);
@@ -162,14 +163,14 @@ TEST_F(BatchStoreTest, FollowsNoLinkToItsContents) {
   std::filesystem::create_directories(folder_.path("batches"));
   std::filesystem::create_directory_symlink(folder_.path("elsewhere"),
                                             folder_.path("batches") + "/files");
-  const auto store = BatchStore::open(folder_.path("batches"), {}, clock_);
+  const auto store = BatchStore::open(folder_.path("batches"), {}, clock_, log_);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.error().code, ErrorCode::kBadConfig);
 }
 
 TEST_F(BatchStoreTest, OneHasTheFolder) {
   const auto first = open();
-  const auto second = BatchStore::open(folder_.path("batches"), {}, clock_);
+  const auto second = BatchStore::open(folder_.path("batches"), {}, clock_, log_);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::kBadConfig);
   EXPECT_NE(second.error().message.find("another process has it"), std::string::npos)
@@ -179,7 +180,7 @@ TEST_F(BatchStoreTest, OneHasTheFolder) {
 TEST_F(BatchStoreTest, RefusesAnotherKindOfFolder) {
   std::filesystem::create_directory(folder_.path("batches"));
   std::ofstream(folder_.path("batches") + "/batches.sqlite") << std::string(2000, 'x');
-  const auto store = BatchStore::open(folder_.path("batches"), {}, clock_);
+  const auto store = BatchStore::open(folder_.path("batches"), {}, clock_, log_);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.error().code, ErrorCode::kBadConfig);
 }

@@ -131,7 +131,7 @@ Result<void> SqliteResponseStore::prepare() {
 // What a process without secrets has left: all of it in one transaction, or none.
 Result<void> SqliteResponseStore::encrypt_what_is_not() {
   TRY_ASSIGN(const bool encrypted, is_encrypted(*database_));
-  if (encrypted) return {};
+  if (encrypted) return write_anew(*database_);
   TRY(transact([&]() -> Result<void> {
     TRY(encrypt_table("responses"));
     TRY(encrypt_table("unfinished"));
@@ -139,8 +139,7 @@ Result<void> SqliteResponseStore::encrypt_what_is_not() {
     TRY(database_->run("CREATE INDEX owners ON responses (owner)"));
     return mark_encrypted(*database_, *keys_);
   }));
-  // Texts as they were lie in no page and not in the log.
-  return database_->run("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+  return write_anew(*database_);
 }
 
 Result<void> SqliteResponseStore::encrypt_table(const char* table) {
@@ -226,8 +225,7 @@ Result<void> SqliteResponseStore::destroy_key_if_idle(const std::string& owner) 
     if (step == Step::kFailed) return database_->error("cannot be read");
     if (step == Step::kRow) return {};
   }
-  TRY(keys_->destroy(owner));
-  return keys_->forget(owner);
+  return keys_->retire(owner, *database_);
 }
 
 Result<RowCipher> SqliteResponseStore::cipher_for(const StoredResponse& response) {
@@ -281,15 +279,17 @@ Done SqliteResponseStore::noted(Done done, Use use) {
   return done;
 }
 
-// Those that a process which ended did not finish are responses from now on.
+// Those that a process which ended did not finish are responses from now on. What cannot be
+// decrypted stays: its key may come back.
 Result<void> SqliteResponseStore::keep_unfinished() {
+  std::string after;
   for (;;) {
     StoredResponse left;
     {
       Statement row(database_->handle(),
                     "SELECT id, owner, previous, created_at, body, input, output FROM unfinished "
-                    "LIMIT 1");
-      const Step step = row.step();
+                    "WHERE id > ? ORDER BY id LIMIT 1");
+      const Step step = row.text(after).step();
       if (step == Step::kFailed) return database_->error("cannot be read");
       if (step == Step::kDone) return {};
       left = {.id = row.text_at(0),
@@ -300,10 +300,12 @@ Result<void> SqliteResponseStore::keep_unfinished() {
               .input = row.text_at(5),
               .output = row.text_at(6)};
     }
-    Result<void> readable = decrypt(left, "");
+    after = left.id;
+    const Result<void> readable = decrypt(left, "");
     if (!readable.ok()) {
-      if (readable.error().code != ErrorCode::kNotFound) log_.error(readable.error().message);
-      TRY(forget_unfinished(left.id));
+      log_.error(readable.error().code == ErrorCode::kNotFound
+                     ? not_decrypted("response", left.id).message
+                     : readable.error().message);
       continue;
     }
     Result<void> kept = transact([&] { return put_unlocked(left); });

@@ -1,5 +1,6 @@
 #include "store/stored_tenants.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -41,10 +42,7 @@ Result<Opened> open(const std::string& path) {
   return opened;
 }
 
-}  // namespace
-
-Result<std::vector<StoredTenant>> list_stored_tenants(const std::string& path) {
-  TRY_ASSIGN(const Opened opened, open(path));
+Result<std::vector<StoredTenant>> tenants_of(const Opened& opened) {
   std::map<std::string, StoredTenant> tenants;
   Statement rows(opened.database->handle(),
                  opened.is_folder ? "SELECT owner, count(*) FROM (SELECT owner FROM files UNION "
@@ -53,13 +51,15 @@ Result<std::vector<StoredTenant>> list_stored_tenants(const std::string& path) {
   Step step = rows.step();
   for (; step == Step::kRow; step = rows.step()) {
     const std::string name = rows.text_at(0);
-    tenants[name] = {.name = name, .entries = rows.number_at(1)};
+    tenants[name] = {
+        .name = name, .entries = rows.number_at(1), .is_encrypted = opened.keys != nullptr};
   }
   if (step == Step::kFailed) return opened.database->error("cannot be read");
   if (opened.keys != nullptr) {
     TRY_ASSIGN(const std::vector<std::string> owners, opened.keys->owners());
     for (const std::string& owner : owners) {
       tenants[owner].name = owner;
+      tenants[owner].is_encrypted = true;
       tenants[owner].has_key = true;
     }
   }
@@ -68,8 +68,23 @@ Result<std::vector<StoredTenant>> list_stored_tenants(const std::string& path) {
   return all;
 }
 
+}  // namespace
+
+Result<std::vector<StoredTenant>> list_stored_tenants(const std::string& path) {
+  TRY_ASSIGN(const Opened opened, open(path));
+  return tenants_of(opened);
+}
+
 Result<int64_t> erase_stored_tenant(const std::string& path, const std::string& name) {
   TRY_ASSIGN(const Opened opened, open(path));
+  TRY_ASSIGN(const std::vector<StoredTenant> tenants, tenants_of(opened));
+  if (std::ranges::find(tenants, name, &StoredTenant::name) == tenants.end()) {
+    return Error{
+        ErrorCode::kNotFound,
+        fmt::format("{} has nothing of a tenant '{}'; `pelton store ls` names those it has", path,
+                    name),
+        "tenant"};
+  }
   if (opened.keys != nullptr) TRY(opened.keys->destroy(name));
   TRY(opened.database->run("BEGIN IMMEDIATE"));
   const Result<int64_t> erased = opened.is_folder ? erase_batches(*opened.database, path, name)

@@ -14,7 +14,8 @@ namespace pelton::store {
 struct StoredTenant {
   std::string name;     // empty: of a server without keys
   int64_t entries = 0;  // responses, or files and batches
-  bool has_key = false;
+  bool is_encrypted = false;
+  bool has_key = false;  // of its own; encrypted without one, nobody can read it
 };
 
 // By name. Errors: kBadConfig: neither kind of store is there, or another process has it; kIo.

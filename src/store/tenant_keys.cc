@@ -183,6 +183,16 @@ Result<std::optional<AuthenticatedCipher>> TenantKeys::find(const std::string& o
 Result<AuthenticatedCipher> TenantKeys::find_or_make(const std::string& owner) {
   TRY_ASSIGN(const std::optional<AuthenticatedCipher> known, find(owner));
   if (known) return *known;
+  {
+    Statement mark(file_->handle(), "SELECT 1 FROM keys WHERE owner = ? AND length(wrapped) = 0");
+    const Step step = mark.text(owner).step();
+    if (step == Step::kFailed) return file_->error("cannot be read");
+    if (step == Step::kRow) {
+      return Error{
+          ErrorCode::kIo,
+          fmt::format("{}: an erasure is not finished; the next start goes on with it", path_), ""};
+    }
+  }
   const std::string key = base::random_bytes(kKeyBytes);
   TRY(write(owner, master_->seal({.text = key, .context = context_of(owner)})));
   TRY(settle());
@@ -221,8 +231,16 @@ Result<void> TenantKeys::forget(const std::string& owner) {
   return file_->error("cannot be written");
 }
 
+Result<void> TenantKeys::retire(const std::string& owner, const SqliteFile& database) {
+  TRY(database.run("PRAGMA wal_checkpoint(TRUNCATE);"));
+  TRY(destroy(owner));
+  return forget(owner);
+}
+
 std::string keys_path(const std::string& store_path) {
-  std::string path = store_path;
+  std::error_code unknown;
+  std::string path = std::filesystem::weakly_canonical(store_path, unknown).string();
+  if (unknown || path.empty()) path = store_path;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path + ".keys";
 }
@@ -248,10 +266,19 @@ Result<std::unique_ptr<TenantKeys>> keys_of(const SqliteFile& database, const st
 }
 
 Result<void> mark_encrypted(const SqliteFile& database, const TenantKeys& keys) {
-  TRY(database.run("CREATE TABLE encryption (identity TEXT NOT NULL); PRAGMA user_version = 2;"));
-  Statement add(database.handle(), "INSERT INTO encryption VALUES (?)");
+  TRY(
+      database.run("CREATE TABLE encryption (identity TEXT NOT NULL, is_written_anew INTEGER NOT "
+                   "NULL); PRAGMA user_version = 2;"));
+  Statement add(database.handle(), "INSERT INTO encryption VALUES (?, 0)");
   if (add.text(keys.identity()).step() == Step::kDone) return {};
   return database.error("cannot be written");
+}
+
+Result<void> write_anew(const SqliteFile& database) {
+  TRY_ASSIGN(const int64_t is_done, database.number("SELECT is_written_anew FROM encryption"));
+  if (is_done != 0) return {};
+  return database.run(
+      "VACUUM; PRAGMA wal_checkpoint(TRUNCATE); UPDATE encryption SET is_written_anew = 1;");
 }
 
 Error not_decrypted(std::string_view what, std::string_view id) {

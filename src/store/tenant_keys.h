@@ -65,7 +65,8 @@ class TenantKeys {
 
   // Nothing: this tenant has none. Errors: kIo.
   Result<std::optional<base::AuthenticatedCipher>> find(const std::string& owner);
-  // One that is new is on the disk when this returns. Errors: kIo.
+  // One that is new is on the disk when this returns. Errors: kIo, also while an erasure of what
+  // this owner had is not finished.
   Result<base::AuthenticatedCipher> find_or_make(const std::string& owner);
   Result<std::vector<std::string>> owners() const;
 
@@ -74,6 +75,9 @@ class TenantKeys {
   Result<void> destroy(const std::string& owner);
   Result<std::vector<std::string>> destroyed() const;
   Result<void> forget(const std::string& owner);
+  // Both, of one whose last row has been deleted from `database`: what was deleted is on the disk
+  // first. Rows that came back with the machine's power would have no key. Errors: kIo.
+  Result<void> retire(const std::string& owner, const SqliteFile& database);
 
  private:
   TenantKeys(std::string path, std::unique_ptr<SqliteFile> file);
@@ -106,7 +110,11 @@ Result<std::unique_ptr<TenantKeys>> keys_of(const SqliteFile& database, const st
                                             const TenantKeys::Secrets& secrets);
 Result<bool> is_encrypted(const SqliteFile& database);
 Result<void> mark_encrypted(const SqliteFile& database, const TenantKeys& keys);
-std::string keys_path(const std::string& store_path);
+// Behind it texts as they were lie in no page of the database and not in its log. Nothing is done
+// where that has been done. Errors: kIo.
+Result<void> write_anew(const SqliteFile& database);
+std::string keys_path(
+    const std::string& store_path);  // beside what it names, however that is written
 Error not_decrypted(std::string_view what, std::string_view id);
 
 }  // namespace pelton::store

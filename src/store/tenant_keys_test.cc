@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +52,7 @@ class TenantKeysTest : public testing::Test {
     return store.ok() ? std::move(store).value() : nullptr;
   }
   Result<std::unique_ptr<BatchStore>> open_batches(const TenantKeys::Secrets& secrets) {
-    return BatchStore::open(folder_.path("batches"), {}, clock_, secrets);
+    return BatchStore::open(folder_.path("batches"), {}, clock_, log_, secrets);
   }
 
   static StoredResponse response(const std::string& id, const std::string& owner) {
@@ -80,6 +81,14 @@ class TenantKeysTest : public testing::Test {
       }
     }
     return found;
+  }
+  // As somebody who has the database would, or a disk that forgets.
+  static void alter(const std::string& database, const std::string& sql) {
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(database.c_str(), &handle), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(handle);
+    sqlite3_close(handle);
   }
   void copy_store(const std::string& to, bool with_keys) const {
     fs::copy_file(path_, to, fs::copy_options::overwrite_existing);
@@ -357,6 +366,108 @@ TEST_F(TenantKeysTest, FilesAndBatchesAreEncryptedToo) {
   ASSERT_TRUE(erased.ok()) << erased.error().message;
   EXPECT_EQ(*erased, 4);
   EXPECT_TRUE(fs::is_empty(folder_.path("batches/files")));
+}
+
+// One damaged row is its tenant's, and nobody else's.
+TEST_F(TenantKeysTest, ADamagedRowStopsNoOther) {
+  const auto add = [](BatchStore& store, const std::string& id, const std::string& owner) {
+    ASSERT_TRUE(store.add_file({.id = "file-" + id, .owner = owner, .purpose = "batch"}, "x").ok());
+    ASSERT_TRUE(
+        store.add_batch({.id = id, .owner = owner, .input_file = "file-" + id, .metadata = "{}"})
+            .ok());
+  };
+  {
+    const auto store = open_batches({kSecret});
+    ASSERT_TRUE(store.ok());
+    for (const char* id : {"11111111", "22222222"}) add(**store, id, "ann");
+    add(**store, "33333333", "bob");
+  }
+  const std::string database = folder_.path("batches/batches.sqlite");
+  alter(database, "UPDATE batches SET metadata = zeroblob(64) WHERE id = '11111111'");
+  alter(database, "UPDATE files SET name = zeroblob(64) WHERE id = 'file-11111111'");
+  const auto store = open_batches({kSecret});
+  ASSERT_TRUE(store.ok());
+  const auto unfinished = (*store)->unfinished_batches();
+  ASSERT_TRUE(unfinished.ok());
+  ASSERT_EQ(unfinished->size(), 2u);
+  EXPECT_EQ(unfinished->back().owner, "bob");
+  EXPECT_EQ((*store)->list_batches({.owner = "ann"})->size(), 1u);
+  EXPECT_EQ((*store)->list_files({.owner = "ann"})->size(), 1u);
+  EXPECT_EQ((*store)->find_file({.owner = "ann", .id = "file-11111111"}).error().code,
+            ErrorCode::kIo);
+}
+
+TEST_F(TenantKeysTest, AFileWhoseRowIsDamagedCanBeDeleted) {
+  {
+    const auto store = open_batches({kSecret});
+    const auto added =
+        (*store)->add_file({.id = "file-11111111", .owner = "ann", .purpose = "batch"}, "x");
+    ASSERT_TRUE(added.ok());
+  }
+  alter(folder_.path("batches/batches.sqlite"), "UPDATE files SET name = zeroblob(64)");
+  const auto store = open_batches({kSecret});
+  const BatchStore::Key key{.owner = "ann", .id = "file-11111111"};
+  EXPECT_FALSE((*store)->find_file(key).ok());
+  EXPECT_TRUE((*store)->remove_file(key).ok());
+  EXPECT_EQ((*store)->bytes(), 0);
+}
+
+// The keys may have been put back from another day: nothing is deleted for want of them.
+TEST_F(TenantKeysTest, WhatWasNotFinishedWaitsForItsKey) {
+  const std::string keys = path_ + ".keys";
+  { ASSERT_TRUE(opened({kSecret})->put(response("a", "ann")).ok()); }
+  fs::copy_file(keys, folder_.path("keys.before"));
+  { ASSERT_TRUE(opened({kSecret})->put_unfinished(response("b", "bob")).ok()); }
+  fs::copy_file(keys, folder_.path("keys.after"));
+  fs::copy_file(folder_.path("keys.before"), keys, fs::copy_options::overwrite_existing);
+  EXPECT_EQ(body_of(*opened({kSecret}), "bob", "b"), "none");
+  fs::copy_file(folder_.path("keys.after"), keys, fs::copy_options::overwrite_existing);
+  EXPECT_EQ(body_of(*opened({kSecret}), "bob", "b"), "canary-body of bob");
+}
+
+TEST_F(TenantKeysTest, NoKeyReplacesAMarkOfErasure) {
+  { ASSERT_TRUE(opened({kSecret})->put(response("a", "ann")).ok()); }
+  const auto keys = TenantKeys::open(path_ + ".keys", {kSecret});
+  ASSERT_TRUE(keys.ok());
+  ASSERT_TRUE((*keys)->destroy("ann").ok());
+  EXPECT_EQ((*keys)->find_or_make("ann").error().code, ErrorCode::kIo);
+  EXPECT_EQ((*keys)->destroyed()->size(), 1u);
+  ASSERT_TRUE((*keys)->forget("ann").ok());
+  EXPECT_TRUE((*keys)->find_or_make("ann").ok());
+}
+
+// Killed behind the transaction that encrypts and before the file is written anew.
+TEST_F(TenantKeysTest, TheFileIsWrittenAnewByTheNextStart) {
+  { ASSERT_TRUE(opened({})->put(response("a", "ann")).ok()); }
+  { const auto encrypted = opened({kSecret}); }
+  alter(path_,
+        "PRAGMA secure_delete = OFF; UPDATE encryption SET is_written_anew = 0; CREATE TABLE "
+        "left_over (t TEXT); "
+        "INSERT INTO left_over VALUES ('canary-page'); DROP TABLE left_over;");
+  ASSERT_TRUE(lies_there("canary-page"));
+  EXPECT_EQ(body_of(*opened({kSecret}), "ann", "a"), "canary-body of ann");
+  EXPECT_FALSE(lies_there("canary-page"));
+}
+
+TEST_F(TenantKeysTest, KeysLieBesideTheStoreHoweverItIsWritten) {
+  fs::create_directory(folder_.path("batches"));
+  for (const char* written :
+       {"batches", "batches/", "batches/.", "./batches", "batches/../batches"}) {
+    EXPECT_EQ(keys_path(folder_.path(written)),
+              fs::canonical(folder_.path("")).string() + "/batches.keys")
+        << written;
+  }
+}
+
+TEST_F(TenantKeysTest, WhatIsNotThereIsNotErased) {
+  { ASSERT_TRUE(opened({kSecret})->put(response("a", "ann")).ok()); }
+  EXPECT_EQ(erase_stored_tenant(path_, "anne").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(body_of(*opened({kSecret}), "ann", "a"), "canary-body of ann");
+  ASSERT_TRUE((*TenantKeys::open(path_ + ".keys", {}))->destroy("ann").ok());
+  const auto listed = list_stored_tenants(path_);
+  ASSERT_TRUE(listed.ok());
+  EXPECT_TRUE(listed->front().is_encrypted);
+  EXPECT_FALSE(listed->front().has_key);
 }
 
 // A kill before the transaction leaves what was; one after it what is to be.
