@@ -53,6 +53,13 @@ class Tiers : public testing::Test {
   };
   Answer run(uint64_t prompt, const std::string& salt = "", const std::string& tenant = "",
              uint64_t length = 64) {
+    CHECK(scheduler_->submit(request_of(prompt, salt, tenant, length)).ok());
+    return turn();
+  }
+
+  static request::GenerationRequest request_of(uint64_t prompt, const std::string& salt = "",
+                                               const std::string& tenant = "",
+                                               uint64_t length = 64) {
     request::GenerationRequest request;
     for (uint64_t i = 0; i < length; ++i) {
       request.prompt.push_back(static_cast<TokenId>(base::random_bits(prompt, i) % 1000));
@@ -60,8 +67,7 @@ class Tiers : public testing::Test {
     request.stop.max_new_tokens = 4;
     request.cache_salt = salt;
     request.tenant = tenant;
-    CHECK(scheduler_->submit(std::move(request)).ok());
-    return turn();
+    return request;
   }
 
   // Until nobody has anything to do.
@@ -293,14 +299,7 @@ TEST_F(Tiers, a_write_that_waits_for_its_step_is_not_handed_over_behind_an_erase
   run(1, "a", "acme");
   for (uint64_t other = 2; other < 5; ++other) run(other);
   // What is found on the host is wanted on the disk.
-  request::GenerationRequest request;
-  for (uint64_t i = 0; i < 64; ++i) {
-    request.prompt.push_back(static_cast<TokenId>(base::random_bits(1, i) % 1000));
-  }
-  request.stop.max_new_tokens = 4;
-  request.cache_salt = "a";
-  request.tenant = "acme";
-  ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+  ASSERT_TRUE(scheduler_->submit(request_of(1, "a", "acme")).ok());
   bool has_dropped = false;
   for (int i = 0; i < 20 && !has_dropped; ++i) {
     StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);
@@ -320,12 +319,7 @@ TEST_F(Tiers, a_write_that_waits_for_its_step_is_not_handed_over_behind_an_erase
 
 TEST_F(Tiers, a_pinned_prompt_keeps_its_owner) {
   make(capacity(40, 0), kv::DiskWrites::kSelective);
-  request::GenerationRequest request;
-  for (uint64_t i = 0; i < 64; ++i) {
-    request.prompt.push_back(static_cast<TokenId>(base::random_bits(1, i) % 1000));
-  }
-  request.stop.max_new_tokens = 4;
-  request.tenant = "acme";
+  request::GenerationRequest request = request_of(1, "", "acme");
   request.pin_prefix = true;
   ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
   turn();
@@ -338,11 +332,7 @@ TEST_F(Tiers, a_pinned_prompt_keeps_its_owner) {
 
 TEST_F(Tiers, a_pinned_prompt_stays) {
   make(capacity(40, 0), kv::DiskWrites::kSelective);
-  request::GenerationRequest request;
-  for (uint64_t i = 0; i < 64; ++i) {
-    request.prompt.push_back(static_cast<TokenId>(base::random_bits(1, i) % 1000));
-  }
-  request.stop.max_new_tokens = 4;
+  request::GenerationRequest request = request_of(1);
   request.pin_prefix = true;
   ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
   turn();

@@ -77,14 +77,20 @@ std::string usage_fault(const Json& usage, const Answer& answer, const AskedToke
   if (prompt.is_wrong) return "prompt_tokens is no number of tokens";
   if (completion.is_wrong) return "completion_tokens is no number of tokens";
   if (total.is_wrong) return "total_tokens is no number of tokens";
-  if (prompt.tokens && completion.tokens && total.tokens &&
-      *total.tokens != *prompt.tokens + *completion.tokens) {
+  // Some count reasoning beside the completion, and into the total.
+  const Json* const details = usage.find("completion_tokens_details");
+  const Count reasoning =
+      details != nullptr && details->is_object() ? count_of(*details, "reasoning_tokens") : Count();
+  const bool all_there = prompt.tokens && completion.tokens && total.tokens;
+  const bool is_beside = all_there && reasoning.tokens &&
+                         *total.tokens == *prompt.tokens + *completion.tokens + *reasoning.tokens;
+  if (all_there && !is_beside && *total.tokens != *prompt.tokens + *completion.tokens) {
     return fmt::format("total_tokens {} of {} and {}", *total.tokens, *prompt.tokens,
                        *completion.tokens);
   }
   std::string fault =
       part_fault(usage, "prompt_tokens_details", "cached_tokens", "prompt_tokens", prompt.tokens);
-  if (fault.empty()) {
+  if (fault.empty() && !is_beside) {
     fault = part_fault(usage, "completion_tokens_details", "reasoning_tokens", "completion_tokens",
                        completion.tokens);
   }

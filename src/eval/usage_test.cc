@@ -16,6 +16,8 @@ TEST(Usage, WhatCanBeIsTaken) {
       {"null", "{}", R"({"prompt_tokens":12})",
        R"({"prompt_tokens":12,"completion_tokens":64,"total_tokens":76})",
        R"({"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":12}})",
+       R"({"prompt_tokens":12,"completion_tokens":3,"total_tokens":24,
+           "completion_tokens_details":{"reasoning_tokens":9}})",
        R"({"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":null})"}) {
     EXPECT_EQ(fault(usage), "") << usage;
   }

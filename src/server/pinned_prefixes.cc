@@ -190,13 +190,16 @@ void add_prefix(const Services& services, const net::HttpRequest& request,
       ->begin();
 }
 
+// Of every model that has it: the one of the start has the same name in each.
 net::HttpResponse remove_prefix(const Services& services, std::string_view id) {
+  bool is_pinned = false;
   for (const Model& model : services.catalogue.serving()) {
     const std::vector<PinnedPrefix> pinned = pinned_of(*model);
     if (std::ranges::find(pinned, id, &PinnedPrefix::id) == pinned.end()) continue;
     model->engine.unpin(std::string(id));
-    return json_reply("{\"success\":true}");
+    is_pinned = true;
   }
+  if (is_pinned) return json_reply("{\"success\":true}");
   return refusal(404, fmt::format("no prefix '{}' is pinned", id.substr(0, 64)), "id", "not_found");
 }
 

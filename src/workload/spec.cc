@@ -151,16 +151,28 @@ Error input_error(const Error& error, const char* field) {
   return Error{ErrorCode::kIo, error.message, field};
 }
 
-// Not read whole: as far as its bounds allow.
-Result<Workload> traced(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
+Result<Trace> read_trace(std::string_view text, const WorkloadSpec& spec,
+                         const Vocabulary& vocabulary) {
+  return trace_conversations(text, spec.file,
+                             {.count = spec.count, .speed = spec.trace_speed, .seed = spec.seed},
+                             vocabulary);
+}
+
+// A log that somebody still writes, and may cut off, is read; what is large is mapped, and read as
+// far as its bounds allow.
+Result<Trace> trace_of(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
+  constexpr size_t kReadBytesMax = size_t{64} << 20;
+  const Result<std::string> read = base::read_file(spec.file, kReadBytesMax);
+  if (read.ok()) return read_trace(*read, spec, vocabulary);
   const Result<base::MappedFile> file = base::MappedFile::open(spec.file);
   if (!file.ok()) return input_error(file.error(), "file");
   const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
                               file->bytes().size());
-  TRY_ASSIGN(Trace trace,
-             trace_conversations(
-                 text, spec.file,
-                 {.count = spec.count, .speed = spec.trace_speed, .seed = spec.seed}, vocabulary));
+  return read_trace(text, spec, vocabulary);
+}
+
+Result<Workload> traced(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
+  TRY_ASSIGN(Trace trace, trace_of(spec, vocabulary));
   Workload workload{.note = went_back_note(spec.file, trace)};
   workload.conversations = std::move(trace.conversations);
   for (const Conversation& conversation : workload.conversations) {
