@@ -145,7 +145,7 @@ void LocalLauncher::read_place(const std::string& file) {
                           replica.pid));
     // Of a pool that is no more nothing says how it would be started.
     if (options_.pools.contains(place.first)) {
-      replica.seen.outdated = is_program_replaced(replica.pid)
+      replica.seen.outdated = is_program_replaced(replica.pid, options_.program)
                                   ? "another build"
                                   : differing_words(command_line_of(replica.pid), words_for(place));
     }

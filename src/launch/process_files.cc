@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -160,11 +161,14 @@ std::vector<std::string> command_line_of(int pid) {
   return words;
 }
 
-bool is_program_replaced(int pid) {
+bool is_program_replaced(int pid, const std::string& program) {
   std::array<char, 4096> path{};
   const ssize_t size =
       ::readlink(fmt::format("/proc/{}/exe", pid).c_str(), path.data(), path.size() - 1);
-  return size > 0 && std::string_view(path.data()).ends_with(" (deleted)");
+  if (size <= 0) return false;  // it cannot be seen
+  std::error_code unknown;
+  const std::string now = std::filesystem::canonical(program, unknown).string();
+  return !unknown && now != path.data();  // which ends in " (deleted)" if its file is gone
 }
 
 std::string differing_words(const std::vector<std::string>& was,

@@ -56,8 +56,8 @@ int64_t start_ticks_of(int pid);
 // What a process was started with, its program first; empty: it cannot be seen.
 std::vector<std::string> command_line_of(int pid);
 
-// Whether the file of its program is another one by now, or none, as after an upgrade.
-bool is_program_replaced(int pid);
+// Whether it runs another file than `program` is by now, as after an upgrade, in place or beside.
+bool is_program_replaced(int pid, const std::string& program);
 
 // Of two command lines, the program first: which flags differ, without their values, as these may
 // be secrets: "other --max-num-seqs, --seed". Words before the first flag are "the model". Empty:

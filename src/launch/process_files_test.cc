@@ -1,5 +1,7 @@
 #include "launch/process_files.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -65,7 +67,10 @@ TEST(ProcessFiles, AProcessIsSeenAsTheKernelHasIt) {
   ASSERT_FALSE(command_line_of(::getpid()).empty());
   EXPECT_NE(command_line_of(::getpid())[0].find("launch_test"), std::string::npos);
   EXPECT_TRUE(command_line_of(-1).empty());
-  EXPECT_FALSE(is_program_replaced(::getpid()));
+  const std::string self = std::filesystem::canonical("/proc/self/exe").string();
+  EXPECT_FALSE(is_program_replaced(::getpid(), self));
+  EXPECT_TRUE(is_program_replaced(::getpid(), "/bin/true"));
+  EXPECT_FALSE(is_program_replaced(::getpid(), "/nowhere/pelton"));
   EXPECT_GT(resident_pages_of(::getpid()), 0);
 }
 
