@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
@@ -42,7 +44,9 @@ double sigmoid(double x) {
 class GoldenTexts : public testing::TestWithParam<checkpoint::GoldenFolder> {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "golden_texts_" + GetParam().name;
+    // Of its own: the suites of one model run at once.
+    folder_ =
+        testing::TempDir() + "golden_texts_" + GetParam().name + "_" + std::to_string(::getpid());
     std::filesystem::remove_all(folder_);
     const Result<void> written = checkpoint::write_weights(GetParam(), folder_);
     ASSERT_TRUE(written.ok()) << written.error().message;
