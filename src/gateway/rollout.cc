@@ -54,6 +54,10 @@ std::optional<RolloutPhase> rollout_phase_named(std::string_view name) {
   return found == kPhases.end() ? std::nullopt : std::optional(found->first);
 }
 
+std::string_view rollout_command_name(RolloutCommand command) {
+  return std::ranges::find(kCommands, command, [](const auto& one) { return one.second; })->first;
+}
+
 std::optional<RolloutCommand> rollout_command_named(std::string_view name) {
   const auto found = std::ranges::find(kCommands, name, [](const auto& one) { return one.first; });
   return found == kCommands.end() ? std::nullopt : std::optional(found->second);

@@ -64,6 +64,7 @@ std::string_view rollout_phase_name(RolloutPhase phase);
 std::optional<RolloutPhase> rollout_phase_named(std::string_view name);
 
 enum class RolloutCommand { kPause, kResume, kRollback, kPromote };
+std::string_view rollout_command_name(RolloutCommand command);
 std::optional<RolloutCommand> rollout_command_named(std::string_view name);
 
 struct RolloutEvidence {
