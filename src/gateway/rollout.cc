@@ -28,7 +28,7 @@ std::string percent(double share) {
 }
 
 // "23 of 312 requests failed (7.4 %, interval 4.9 % to 11 %)".
-std::string failed_words(int64_t failed, int64_t requests) {
+std::string failed_text(int64_t failed, int64_t requests) {
   const Interval of = chance_interval(failed, requests, Rollout::kIntervalAlpha);
   const double share =
       requests == 0 ? 0 : static_cast<double>(failed) / static_cast<double>(requests);
@@ -36,7 +36,7 @@ std::string failed_words(int64_t failed, int64_t requests) {
                      percent(share), percent(of.low), percent(of.high));
 }
 
-std::string ratio_words(std::string_view what, const RankTest::Evidence& evidence) {
+std::string ratio_text(std::string_view what, const RankTest::Evidence& evidence) {
   const RankTest::Ratio ratio = RankTest::ratio(evidence, Rollout::kIntervalAlpha);
   return fmt::format("{} {:.2f} times the other arms' (interval {:.2f} to {:.2f}, {} beside {})",
                      what, ratio.estimate, ratio.interval.low, ratio.interval.high,
@@ -160,20 +160,20 @@ std::vector<Rollout::Test> Rollout::tests() const {
 void Rollout::judge() {
   for (const Test& test : tests()) {
     if (test.log_evidence < test.log_needed) continue;
-    return take_back(test.name, words_of(test.name));
+    return take_back(test.name, why_of(test.name));
   }
 }
 
-std::string Rollout::words_of(std::string_view test) const {
+std::string Rollout::why_of(std::string_view test) const {
   const RolloutEvidence evidence = all();
   if (test == "errors") {
     const auto& [requests, failed, products] = evidence.errors;
     return fmt::format("{}, of the other arms {}",
-                       failed_words(failed.candidate, requests.candidate),
-                       failed_words(failed.others, requests.others));
+                       failed_text(failed.candidate, requests.candidate),
+                       failed_text(failed.others, requests.others));
   }
-  if (test == "ttft") return ratio_words("its TTFT is", evidence.ttft);
-  return ratio_words("its answers are", evidence.length) +
+  if (test == "ttft") return ratio_text("its TTFT is", evidence.ttft);
+  return ratio_text("its answers are", evidence.length) +
          (test == "longer" ? ": longer" : ": shorter");
 }
 

@@ -151,7 +151,7 @@ class Rollout {
   void judge();
   void next_step(std::string_view reason);
   void take_back(std::string_view reason, std::string why);
-  std::string words_of(std::string_view test) const;
+  std::string why_of(std::string_view test) const;
 
   const RolloutPlan plan_;
   RolloutState state_;

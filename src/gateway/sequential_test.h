@@ -61,7 +61,7 @@ class OddsTest {
  public:
   // Odds ratios that are bet on, above what is tolerated.
   static constexpr std::array<double, 6> kRatios = {1.5, 2, 3, 5, 10, 30};
-  // A block has at least so many requests: fewer tell less of how often others fail.
+  // A block has at least so many requests: fewer say less of how often others fail.
   static constexpr int64_t kBlockMin = 40;
 
   // What several gateways have seen adds up: each product is of its own requests.
