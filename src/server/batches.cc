@@ -488,11 +488,16 @@ void Batches::on_answer(const std::shared_ptr<Run>& run, int64_t number,
     return try_later(run, std::move(line));
   }
   const bool is_error = response.status != 200;
+  std::vector<std::string_view> warnings;
+  for (const auto& [name, value] : response.headers) {
+    if (name == "x-pelton-warning") warnings.push_back(value);
+  }
   const std::string text = api::batch_answer_line({.id = line.id,
                                                    .custom_id = line.request.custom_id,
                                                    .status = response.status,
                                                    .request_id = line.id,
-                                                   .body = response.body});
+                                                   .body = response.body,
+                                                   .warnings = std::move(warnings)});
   if (parts_.store.bytes() + static_cast<int64_t>(text.size()) > parts_.store.bounds().bytes_max) {
     leave(*run);
     omit_rest(*run, "batch_storage_full",

@@ -154,6 +154,17 @@ class BatchesTest : public testing::Test {
   std::unique_ptr<Batches> batches_;
 };
 
+// As `x-pelton-warning` of an answer to a client, who sees the headers.
+TEST_F(BatchesTest, AFieldThatIsNotObeyedIsNamedInItsResult) {
+  const Json done = ended(
+      created(chat_line("odd", "hello", R"(,"no_such_field":1)") + chat_line("plain", "hello")));
+  const std::map<std::string, Json> lines = lines_of(*done.string("output_file_id"));
+  const Json* const odd = lines.at("odd").find("response")->find("warnings");
+  ASSERT_NE(odd, nullptr) << lines.at("odd").dump();
+  EXPECT_THAT(odd->dump(), HasSubstr("no_such_field"));
+  EXPECT_EQ(lines.at("plain").find("response")->find("warnings"), nullptr);
+}
+
 TEST_F(BatchesTest, FilesAreTheirOwnersOnly) {
   const std::string id = uploaded("{}\n");
   const Json file = parsed(ask("GET", "/v1/files/" + id).body);
