@@ -21,6 +21,7 @@ std::vector<cli::Verb> kv_verbs();
 std::vector<cli::Verb> weights_verbs();
 // chain check, graph, run.
 std::vector<cli::Verb> chain_verbs();
+cli::Verb availability_verb();
 cli::Verb capacity_plan_verb();
 cli::Verb chat_verb();
 cli::Verb generate_verb();

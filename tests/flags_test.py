@@ -239,6 +239,7 @@ class Flags(unittest.TestCase):
             "weights ls": [["weights", "ls", f]],
             "weights erase": [["weights", "erase", f / "batch"]],  # no copy
             "capacity plan": [["capacity", "plan", "--config", ROOT / "deploy" / "capacity.toml"]],
+            "availability": [["availability", "--config", ROOT / "deploy" / "capacity.toml"]],
             "chain check": [["chain", "check", ROOT / "chains" / "retrieve.toml"]],
             "chain graph": [["chain", "graph", ROOT / "chains" / "retrieve.toml"]],
             "chain run": [["chain", "run", f / "chain.toml", "--url", self.url], ["chain", "run", f / "chain.toml"]],
@@ -264,7 +265,8 @@ class Flags(unittest.TestCase):
                    ("bench gateway", "--duration"): "0.1", ("bench gateway", "--beside"): self.url, ("bench gateway", "--tokenizer"): self.model,
                    ("bench serve", "--endpoint"): "/v1/completions", ("plan", "--model"): "gpt-oss-20b",
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k", ("fleet init", "--name"): "box",
-                   ("capacity plan", "--config"): ROOT / "deploy" / "capacity.toml", ("capacity plan", "--without"): "north/eu/2",
+                   ("capacity plan", "--config"): ROOT / "deploy" / "capacity.toml",
+                   ("availability", "--config"): ROOT / "deploy" / "capacity.toml", ("capacity plan", "--without"): "north/eu/2",
                    ("simulate", "--scale-config"): self.folder / "scaled.toml", ("simulate", "--pool"): "box", ("simulate", "--facts"): self.hour,
                    ("simulate", "--record-facts"): self.folder / "facts3", ("whatif", "--facts"): self.hour, ("whatif", "--pool"): "simulated",
                    ("tune", "--history"): self.folder / "tune.db", ("tune", "--calibration-out"): self.folder / "fitted.json", ("tune", "--scale-config"): self.folder / "scaled.toml", ("tune", "--pool"): "box", ("tune", "--facts"): self.hour,
