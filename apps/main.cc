@@ -116,6 +116,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::bench_sweep_verb(),
                                           apps::bench_history_verb(),
                                           apps::bench_bandwidth_verb(),
+                                          apps::bench_exchange_verb(),
                                           apps::bench_gateway_verb(),
                                           apps::bench_kv_verb(),
                                           apps::pull_verb(),

@@ -51,6 +51,7 @@ cli::Verb bench_compare_verb();
 cli::Verb bench_sweep_verb();
 cli::Verb bench_history_verb();
 cli::Verb bench_bandwidth_verb();
+cli::Verb bench_exchange_verb();
 cli::Verb bench_gateway_verb();
 cli::Verb bench_kv_verb();
 cli::Verb pull_verb();

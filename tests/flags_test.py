@@ -205,6 +205,7 @@ class Flags(unittest.TestCase):
             "bench throughput": [["bench", "throughput", m, "--num-prompts", "2", *box]],
             "bench compare": [["bench", "compare", f / "result.json"]],
             "bench history": [["bench", "history", f / "bench.db"]],
+            "bench exchange": [["bench", "exchange", "--rounds", "10"]],
             "bench bandwidth": [["bench", "bandwidth", "--buffer-size", "1MiB", "--runs", "1"]],
             "bench gateway": [["bench", "gateway", "--runs", "1", "--duration", "0.1", "--streams", "2", "--output-len", "4"]],
             "bench kv": [["bench", "kv", "--from", "http://127.0.0.1:1", "--to", "http://127.0.0.1:1", "--fleet-key-file", f / "nowhere"]],

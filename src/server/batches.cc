@@ -489,7 +489,7 @@ void Batches::on_answer(const std::shared_ptr<Run>& run, int64_t number,
   }
   const bool is_error = response.status != 200;
   std::vector<std::string_view> warnings;
-  for (const auto& [name, value] : response.headers) {
+  for (const auto& [name, value] : response.headers.fields()) {
     if (name == "x-pelton-warning") warnings.push_back(value);
   }
   const std::string text = api::batch_answer_line({.id = line.id,
