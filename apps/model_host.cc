@@ -279,7 +279,7 @@ std::string line_of(node::LoadedModel& model, const std::string& id) {
       local == nullptr
           ? "scripted answers, no model"
           : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
-  if (capacity.whole_prompts) {
+  if (!capacity.generates()) {
     return fmt::format("{}: {}; embeddings and scores; texts of at most {} tokens, {} in a batch",
                        cli::without_controls(id), device,
                        cli::format_count(capacity.context_tokens_max),
