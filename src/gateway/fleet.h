@@ -32,6 +32,7 @@
 #include "gateway/peer_choice.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prediction_bias.h"
+#include "gateway/region_summary.h"
 #include "gateway/split_choice.h"
 #include "gateway/vllm_blocks.h"
 #include "net/http_client.h"
@@ -77,6 +78,7 @@ class Fleet {
     std::string incarnation;
     bool is_foreign = false;  // it is sent the request as it came
     WorkerKind kind = WorkerKind::kPelton;
+    std::string region;          // whose gateway it is; empty: it is a worker
     ForeignAbilities abilities;  // of a foreign one
     bool tls = false;
     std::string api_key;  // that a foreign one asks for; empty: none
@@ -133,6 +135,8 @@ class Fleet {
     bool may_stay = false;  // with that one, where that is sooner
     // It is to compute the prompt only, for a server of another kind.
     bool computes_prompt = false;
+    // It has come from another region's gateway, and goes to none.
+    bool stays_here = false;
     // What that one computes is to be fetched while it does, and nothing else is wanted.
     bool ahead = false;
   };
@@ -232,6 +236,9 @@ class Fleet {
   std::vector<Row> rows() const;
   // Time in which this process ran (gateway/awake_clock.h).
   int64_t awake_ns() const { return clock_.now_ns(); }
+  // What the gateway of another region says it has, or why it says nothing (fleet_regions.cc).
+  void note_region(std::string_view region, const RegionModels& models, double round_trip_s);
+  void note_region_lost(std::string_view region, const std::string& trouble, bool refused);
   // The pool that the worker is in now; empty: it has gone.
   std::string pool_of(const Assignment& assignment) const;
   bool has_pool(std::string_view pool) const;
@@ -306,6 +313,9 @@ class Fleet {
     int kv_block_tokens = 0;       // as it says there; 0: not known yet
     ForeignAbilities abilities;
     bool abilities_asked = false;
+    // Of another region's gateway: there and back, and how many workers its load is the mean of.
+    double region_round_trip_s = 0;
+    int region_workers = 1;
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
     bool scraping = false;
@@ -404,6 +414,10 @@ class Fleet {
   std::string reason_of(const Worker& worker, int64_t now_ns) const;
   // As it says itself, else as its pool's configuration does.
   std::string region_of(const Worker& worker) const;
+  void price_region(const Worker& worker, CostCandidate& one) const;
+  // `chosen`, or who is cheapest here where another region is not sooner by enough.
+  std::optional<size_t> kept_near(const CostRequest& request, const std::vector<CostCandidate>& all,
+                                  std::optional<size_t> chosen, uint64_t draw) const;
   std::string missing_model(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
   std::map<std::string_view, const Worker*> first_of_starts(int64_t now_ns) const;

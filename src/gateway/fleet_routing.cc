@@ -136,6 +136,7 @@ cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
     std::vector<double> all;
     for (const std::unique_ptr<Worker>& worker : workers_) {
       if (worker == nullptr || worker->config.pool != pool) continue;
+      if (worker->kind == WorkerKind::kRegion) continue;
       all.push_back(worker->health.load().costs.*cost);
     }
     if (all.empty()) return 0.0;
@@ -155,6 +156,7 @@ bool Fleet::panics(std::string_view pool, int64_t now_ns) const {
   int serving = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->leaves || worker->config.pool != pool) continue;
+    if (worker->kind == WorkerKind::kRegion) continue;
     ++all;
     if (worker->health.takes_requests(now_ns)) ++serving;
   }
@@ -204,11 +206,16 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .usable = (serves(worker, wanted.pool, wanted.model, now_ns) ||
                       (panic && is_tried_in_panic(worker, wanted, now_ns))) &&
                      meets(worker.abilities, wanted.need) &&
+                     !(wanted.stays_here && worker.kind == WorkerKind::kRegion) &&
                      (wanted.region.empty() || region_of(worker) == wanted.region) &&
                      (!wanted.fingerprint || worker.fingerprint == *wanted.fingerprint) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
+    if (worker.kind == WorkerKind::kRegion) {
+      price_region(worker, one);
+      continue;
+    }
     // Of ours it has at least as many as have no outcome yet, whatever it says. Whose report is
     // wrong in that is not believed to be faster than others either (GW-06).
     const int unreported = std::max(worker.open - one.rows - one.waiting - one.uncounted, 0);
@@ -331,10 +338,11 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
       .incarnation = worker.record.incarnation,
       .is_foreign = worker.is_foreign,
       .kind = worker.kind,
+      .region = worker.config.region,
       .abilities = worker.abilities,
       .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
       .api_key = worker.api_key,
-      .pairs = worker.is_foreign && splits(wanted.pool),
+      .pairs = answers_in_pairs(worker.kind) && splits(wanted.pool),
       .role = worker.role,
       .bootstrap_port = worker.config.bootstrap_port,
       .fingerprint = worker.fingerprint,

@@ -67,7 +67,8 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
     if (stays) choice.worker.reset();
     return choice;
   }
-  choice.worker = choose_by_cost(request, all, wanted.draw, explained);
+  choice.worker =
+      kept_near(request, all, choose_by_cost(request, all, wanted.draw, explained), wanted.draw);
   if (!choice.pair) return choice;
   choice.splits = is_split(find_pool(wanted.pool)->split.mode, *choice.pair, request,
                            choice.worker ? &all[*choice.worker] : nullptr);

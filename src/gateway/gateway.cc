@@ -166,6 +166,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
                     if (gate != nullptr) gate->release(fleet_.supply(pool));
                   }},
              clock, log),
+      region_watch_(fleet_, clock),
       client_({.threads = config_->config.threads, .idle_connections_max = 1024, .trust = trust_}),
       namer_(block_seed_),
       on_demand_(options.on_demand ? std::move(options.on_demand) : [] {}),
@@ -270,12 +271,15 @@ void Gateway::set_members() {
   const Config settings = config();
   std::vector<WorkerConfig> workers = settings->config.workers;
   workers.insert(workers.end(), launched_.begin(), launched_.end());
+  region_watch_.set(settings->config.regions);
   for (WorkerConfig& found : this->found(settings->config)) {
     const bool is_known = std::ranges::any_of(workers, [&](const WorkerConfig& other) {
       return other.host == found.host && other.port == found.port;
     });
     if (!is_known) workers.push_back(std::move(found));
   }
+  for (WorkerConfig& region : region_workers(settings->config))
+    workers.push_back(std::move(region));
   fleet_.set_members(settings->config.pools, workers, settings->config.zones);
 }
 
@@ -388,7 +392,11 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const GatewayConfig& config = settings->config;
   const std::optional<std::string> id = asked_by_id(request);
   const auto home = id ? home_of(*id) : std::nullopt;
-  const Asker asker = Asker::of(config, *caller.principal);
+  const ForRegion from = for_region(request.headers, caller);
+  Asker asker = Asker::of(config, *caller.principal);
+  const Result<std::string> region = region_asked(config, asker, request.headers, from);
+  if (!region.ok()) return refuse(region_not_allowed(region.error()));
+  asker.region = *region;
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
@@ -403,6 +411,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!wakes && gate_of(routed->pool->name) && fleet_.supply(routed->pool->name).ready == 0) {
     return refuse(no_replica_for_this());
   }
+  const bool stays_here = from.comes || rpc::is_grpc_method(request.path);
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_mistake(config, request)) {
@@ -412,7 +421,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
                      .model = std::move(routed->model),
-                     .region = region_of(config, asker),
+                     .region = *region,
+                     .stays_here = stays_here,
                      .request_id = request_id,
                      .principal = weighted(config, asker, *caller.principal),
                      .seed = draw(),
@@ -588,6 +598,7 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
   if (request.path == "/health/live") return net::json_response(R"({"status":"ok"})");
   if (is_open(request.path)) return health();
+  if (auto summary = region_summary(request, asker)) return summary;
   if (request.path == "/api/tags") return net::json_response(ollama_tags(models(asker)));
   if (request.path == kModels) return net::json_response(api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
@@ -759,6 +770,9 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   }
   if (request.method == "GET" && request.path == "/v1/routes") {
     return exchange->send(net::json_response(routes_body()));
+  }
+  if (request.method == "GET" && request.path == "/v1/regions") {
+    return exchange->send(net::json_response(regions_body()));
   }
   if (request.method == "GET" && request.path == "/debug/ledger") {
     return exchange->send(net::json_response(ledger_body()));

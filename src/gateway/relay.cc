@@ -126,7 +126,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .request_id = request_.request_id,
                               .may_split = !begun() && !request_.is_copy,
                               .source = split_source(),
-                              .may_stay = decides_late_});
+                              .may_stay = decides_late_,
+                              .stays_here = request_.stays_here});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();

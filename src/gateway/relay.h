@@ -62,6 +62,8 @@ class Relay final : public WorkerListener,
     std::string pool;
     std::string model;   // empty: none is named
     std::string region;  // that it stays in; empty: any
+    // It has come from another region's gateway, and goes to none.
+    bool stays_here = false;
     RoutedPrompt prompt;
     std::string request_id;
     access::Principal principal;
