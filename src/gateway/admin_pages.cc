@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -118,6 +119,29 @@ void add_splits(const SplitCounters& splits, telemetry::PrometheusText& text) {
                static_cast<double>(splits.recomputed_tokens));
 }
 
+void add_regions(const RegionLedger& ledger, telemetry::PrometheusText& text) {
+  using Type = telemetry::PrometheusText::Type;
+  std::map<std::string, RegionLedger::Sums> regions;
+  for (const auto& [whose, sums] : ledger.rows()) {
+    RegionLedger::Sums& all = regions[whose.first];
+    all.requests += sums.requests;
+    all.bytes_out += sums.bytes_out;
+    all.bytes_in += sums.bytes_in;
+  }
+  if (regions.empty()) return;
+  text.family("pelton_gateway_region_requests_total", Type::kCounter,
+              "Requests sent to another region's gateway.");
+  for (const auto& [region, sums] : regions) {
+    text.sample({{"region", region}}, static_cast<double>(sums.requests));
+  }
+  text.family("pelton_gateway_region_bytes_total", Type::kCounter,
+              "Bytes of these requests and of their answers.");
+  for (const auto& [region, sums] : regions) {
+    text.sample({{"region", region}, {"direction", "out"}}, static_cast<double>(sums.bytes_out));
+    text.sample({{"region", region}, {"direction", "in"}}, static_cast<double>(sums.bytes_in));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const RelayCounters& counters = source.counters;
   telemetry::PrometheusText text;
@@ -137,6 +161,7 @@ std::string metrics_text(const AdminSource& source) {
   counter("warm_tokens_total", "Tokens said meanwhile by the workers that were left.",
           counters.warm_tokens);
   add_splits(counters.splits, text);
+  add_regions(counters.regions, text);
   counter(
       "prefix_copies_total",
       "Requests sent to a worker that had less of their prompt than another one, since fetching "
