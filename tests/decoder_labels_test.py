@@ -61,7 +61,7 @@ def product(matrix, row):
     return [sum(w * x for w, x in zip(weights, row)) for weights in matrix]
 
 
-def turned(row, position):
+def rotated(row, position):
     """Rotary positions of one head: halves, as transformers has them."""
     half = len(row) // 2
     out = list(row)
@@ -88,11 +88,11 @@ def logits_of(tensors, tokens, has_qk_norm):
             if has_qk_norm:
                 q = [norm(head, tensors[at + "self_attn.q_norm.weight"][0]) for head in q]
                 k = [norm(head, tensors[at + "self_attn.k_norm.weight"][0]) for head in k]
-            keys.append([turned(head, position) for head in k])
+            keys.append([rotated(head, position) for head in k])
             values.append(heads_of(v, KV_HEADS))
             mixed = []
             for h, head in enumerate(q):
-                head, group = turned(head, position), h * KV_HEADS // HEADS
+                head, group = rotated(head, position), h * KV_HEADS // HEADS
                 scores = [sum(a * b for a, b in zip(head, key[group])) / math.sqrt(HEAD) for key in keys]
                 weights = [math.exp(score - max(scores)) for score in scores]
                 mixed += [sum(w * value[group][i] for w, value in zip(weights, values)) / sum(weights) for i in range(HEAD)]

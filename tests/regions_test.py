@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two regions, each with a gateway and workers of its own: requests stay where they are as long as there is room, go to the other
 region when there is not or when the workers here are gone, never leave the region that a key is tied to, and are counted by tenant
-and region. Whoever is no region's gateway is not told and not believed.
+and region. Whoever is no region's gateway sees nothing and is not believed.
 
 usage: regions_test.py BINARY
 """
@@ -189,7 +189,7 @@ class Regions(unittest.TestCase):
         wait(lambda: self.eu.regions()[0]["trouble"])
         self.assertIn("region_secret_file", self.eu.regions()[0]["trouble"])
         self.assertNotEqual(self.eu.state_of(self.us)["state"], "ready")
-        # And who has no gateway's key is not told what there is.
+        # And who has no gateway's key does not see what there is.
         for key in ("sk-ann", "sk-none"):
             status, text = ask(self.us.gateway.port, "GET", SUMMARY + "?nonce=1", Authorization=f"Bearer {key}")
             self.assertIn(status, (401, 404), text)

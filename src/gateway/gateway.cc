@@ -205,84 +205,6 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
   dns_.set_pools(config_->config.pools, config_->config.dns_server);
 }
 
-// A source for each service that pools name; those that stay go on as they are.
-void Gateway::watch_services(const GatewayConfig& config) {
-  const KubernetesConfig& api = config.kubernetes;
-  Services services;
-  {
-    std::lock_guard lock(services_mutex_);
-    services.swap(services_);
-  }
-  Services wanted;
-  for (const PoolConfig& pool : config.pools) {
-    if (pool.kubernetes_service.empty()) continue;
-    const std::string key =
-        fmt::format("{} {}/{}:{} {} {}", pool.name, pool.kubernetes_namespace,
-                    pool.kubernetes_service, pool.kubernetes_port, api.api, api.token_file);
-    if (const auto known = services.find(key); known != services.end()) {
-      wanted.insert(services.extract(known));
-      continue;
-    }
-    wanted[key] = std::make_unique<KubernetesSource>(
-        KubernetesSource::Options{
-            .api = {.api = api.api, .token_file = api.token_file, .trust = kubernetes_trust_},
-            .name_space = pool.kubernetes_namespace,
-            .service = pool.kubernetes_service,
-            .target = {.pool = pool.name, .port = pool.kubernetes_port},
-            .changed = [this] { set_members(); }},
-        log_);
-  }
-  std::lock_guard lock(services_mutex_);
-  services_ = std::move(wanted);
-}
-
-// But for those that stand where no worker may (GW-04), which the log names once.
-std::vector<WorkerConfig> Gateway::found(const GatewayConfig& config) {
-  constexpr size_t kRefusedMax = 1024;
-  std::vector<WorkerConfig> all = dns_.found();
-  {
-    std::lock_guard lock(services_mutex_);
-    for (const auto& [key, service] : services_) {
-      for (WorkerConfig& one : service->found()) all.push_back(std::move(one));
-    }
-  }
-  // What an operator's own name leads to is meant, unless he says where workers stand.
-  const size_t named = config.allowed_cidrs.empty() ? all.size() : 0;
-  if (etcd_ != nullptr) {
-    for (WorkerConfig& one : etcd_->found()) all.push_back(std::move(one));
-  }
-  const auto is_refused = [&](const WorkerConfig& one) {
-    if (may_be_worker(one.host, config.allowed_cidrs)) return false;
-    if (refused_.size() < kRefusedMax && refused_.insert(one.host).second) {
-      log_.warning(
-          fmt::format("a worker at {} is refused: workers may stand in 'allowed_cidrs', or "
-                      "without these in private networks",
-                      one.host));
-    }
-    return true;
-  };
-  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(named);
-  all.erase(std::remove_if(begin, all.end(), is_refused), all.end());
-  return all;
-}
-
-void Gateway::set_members() {
-  std::lock_guard lock(members_mutex_);
-  const Config settings = config();
-  std::vector<WorkerConfig> workers = settings->config.workers;
-  workers.insert(workers.end(), launched_.begin(), launched_.end());
-  region_watch_.set(settings->config.regions);
-  for (WorkerConfig& found : this->found(settings->config)) {
-    const bool is_known = std::ranges::any_of(workers, [&](const WorkerConfig& other) {
-      return other.host == found.host && other.port == found.port;
-    });
-    if (!is_known) workers.push_back(std::move(found));
-  }
-  for (WorkerConfig& region : region_workers(settings->config))
-    workers.push_back(std::move(region));
-  fleet_.set_members(settings->config.pools, workers, settings->config.zones);
-}
-
 Gateway::Config Gateway::config() const {
   std::lock_guard lock(mutex_);
   return config_;
@@ -403,14 +325,9 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!routed && id) routed = route_by_id(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
-  if (is_list_of_workers_own(request) && fleet_.supply(routed->pool->name).ready > 1) {
-    return refuse(lists_are_workers_own());
-  }
   // What starts no replica is none of the demand either, wherever one is there to answer it.
   const bool wakes = wakes_a_replica(request);
-  if (!wakes && gate_of(routed->pool->name) && fleet_.supply(routed->pool->name).ready == 0) {
-    return refuse(no_replica_for_this());
-  }
+  if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
   const bool stays_here = from.comes || rpc::is_grpc_method(request.path);
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
@@ -453,6 +370,15 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                        offer_shadow(settings->config, shadow, *relayed);
                        Relay::start(std::move(*relayed), exchange, services(settings->config));
                      });
+}
+
+std::optional<api::ApiError> Gateway::unanswerable(const net::HttpRequest& request,
+                                                   const std::string& pool, bool wakes) const {
+  if (is_list_of_workers_own(request) && fleet_.supply(pool).ready > 1) {
+    return lists_are_workers_own();
+  }
+  if (!wakes && gate_of(pool) && fleet_.supply(pool).ready == 0) return no_replica_for_this();
+  return std::nullopt;
 }
 
 Relay::Services Gateway::services(const GatewayConfig& config) {
@@ -718,14 +644,6 @@ std::vector<autoscaler::GatewayReport> Gateway::demand(std::string_view pool) co
   const std::shared_ptr<PoolGate> gate = gate_of(pool);
   if (gate == nullptr) return {};
   return {gate->report(name_)};
-}
-
-void Gateway::set_launched(std::vector<WorkerConfig> workers) {
-  {
-    std::lock_guard lock(members_mutex_);
-    launched_ = std::move(workers);
-  }
-  set_members();
 }
 
 void Gateway::set_draining(std::string_view host, int port, bool draining) {

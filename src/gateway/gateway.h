@@ -186,6 +186,9 @@ class Gateway {
   static Result<std::string> region_asked(const GatewayConfig& config, const Asker& asker,
                                           const net::HttpHeaders& headers, const ForRegion& from);
   std::string regions_body() const;
+  // Which no worker of the pool could answer; none: one may.
+  std::optional<api::ApiError> unanswerable(const net::HttpRequest& request,
+                                            const std::string& pool, bool wakes) const;
   std::vector<api::ModelCard> models(const Asker& asker) const;
   // As its list has it: a worker may have models that the asker is not to know of.
   net::HttpResponse model_answer(const net::HttpRequest& request, const Asker& asker) const;

@@ -1,6 +1,6 @@
-// Asks the gateways of other regions again and again what they have (region_summary.h), and tells
-// the fleet, where each of them stands for a worker of every pool. Nothing on a request's way waits
-// for it. Owned by the gateway; any thread.
+// Asks the gateways of other regions again and again what they have (region_summary.h), and says it
+// to the fleet, where each of them stands for a worker of every pool. Nothing on a request's way
+// waits for it. Owned by the gateway; any thread.
 #pragma once
 
 #include <cstdint>
