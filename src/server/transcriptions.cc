@@ -15,6 +15,7 @@
 #include "server/endpoints.h"
 #include "server/reply.h"
 #include "server/request_pipeline.h"
+#include "server/resumed_answers.h"
 #include "server/sse_event.h"
 #include "speech/transcriber.h"
 #include "speech/transcript.h"
@@ -276,6 +277,14 @@ class AudioRequest final : public ModelRequest {
 
 // The form before the model: which one is meant stands in it.
 void hear(Call call, Services& services, bool translates) {
+  // What the client has of it is known to whoever began it.
+  if (call.resumed != nullptr && call.resumed->delivered) {
+    return call.send({.status = 409,
+                      .message = "a stream of a transcript does not go on elsewhere",
+                      .type = "invalid_request_error",
+                      .param = {},
+                      .code = "stream_interrupted"});
+  }
   const auto form = std::make_shared<AudioForm>();
   form->body = std::move(call.request.body);
   call.request.body.clear();
