@@ -158,10 +158,29 @@ Result<void> run(const cli::Arguments& arguments) {
   return write_transcript(recognition->transcript(), arguments, tokenizer != nullptr);
 }
 
+// Of whoever compares with other programs.
+std::vector<Flag> exact_flags() {
+  return {{.name = "--mel-out", .value = "FILE.npy", .help = "the spectrogram [bands, frames]"},
+          {.name = "--encoder-out",
+           .value = "FILE.npy",
+           .help = "the encoder's states [positions, hidden]"},
+          {.name = "--language-out",
+           .value = "FILE.npy",
+           .help = "each language's probability, in the order of their tokens"},
+          {.name = "--logits-out",
+           .value = "FILE.npy",
+           .help = "the logits [tokens, vocab] of --tokens",
+           .only_with = {{"--tokens"}}},
+          {.name = "--tokens",
+           .value = "IDS.json",
+           .help = "a JSON array of ids that the decoder is fed",
+           .only_with = {{"--logits-out"}}}};
+}
+
 }  // namespace
 
 cli::Verb transcribe_verb() {
-  return {
+  cli::Verb verb{
       .name = "transcribe",
       .summary = "Writes down what is said in a file, by a Whisper model.",
       .about =
@@ -209,21 +228,6 @@ cli::Verb transcribe_verb() {
               {.name = "--no-previous-text",
                .help = "a window is decoded without what was said before",
                .kind = Flag::Kind::kSwitch},
-              {.name = "--mel-out", .value = "FILE.npy", .help = "the spectrogram [bands, frames]"},
-              {.name = "--encoder-out",
-               .value = "FILE.npy",
-               .help = "the encoder's states [positions, hidden]"},
-              {.name = "--language-out",
-               .value = "FILE.npy",
-               .help = "each language's probability, in the order of their tokens"},
-              {.name = "--logits-out",
-               .value = "FILE.npy",
-               .help = "the logits [tokens, vocab] of --tokens",
-               .only_with = {{"--tokens"}}},
-              {.name = "--tokens",
-               .value = "IDS.json",
-               .help = "a JSON array of ids that the decoder is fed",
-               .only_with = {{"--logits-out"}}},
               kernels_flag(),
               threads_flag(),
           },
@@ -232,6 +236,8 @@ cli::Verb transcribe_verb() {
                    "pelton transcribe ./whisper talk.wav --format json --encoder-out states.npy"},
       .run = run,
   };
+  for (Flag& flag : exact_flags()) verb.flags.push_back(std::move(flag));
+  return verb;
 }
 
 }  // namespace pelton::apps

@@ -51,7 +51,6 @@ def write_model(folder, alignment_heads=None):
     if alignment_heads:
         generation["alignment_heads"] = alignment_heads
     (folder / "generation_config.json").write_text(json.dumps(generation))
-    # Letters and blanks first, so that what a random model says looks like words.
     ids = {character: byte for byte, character in byte_characters().items()}
     end = generation["eos_token_id"]
     special = {"id": end, "content": "<|endoftext|>", "single_word": False, "lstrip": False, "rstrip": False,

@@ -51,7 +51,7 @@ struct Source {
     return got;
   }
   static sf_count_t write(const void*, sf_count_t, void*) { return 0; }
-  static sf_count_t tell(void* user) { return of(user).at; }
+  static sf_count_t position(void* user) { return of(user).at; }
 };
 
 bool write_all(int descriptor, const void* data, size_t bytes) {
@@ -131,11 +131,7 @@ int become_ffmpeg(const SoundChildOptions& options) {
 }  // namespace
 
 Result<void> decode_sound(std::span<const uint8_t> file, double seconds_max, SampleSink& sink) {
-  SF_VIRTUAL_IO reads{.get_filelen = Source::length,
-                      .seek = Source::seek,
-                      .read = Source::read,
-                      .write = Source::write,
-                      .tell = Source::tell};
+  SF_VIRTUAL_IO reads{Source::length, Source::seek, Source::read, Source::write, Source::position};
   Source source{.file = file};
   SF_INFO info{};
   const std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> opened(

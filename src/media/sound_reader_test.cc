@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <sndfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,11 +174,14 @@ TEST(SoundReader, WhatNobodyReadsIsSaid) {
 
 // A program in ffmpeg's place that never ends.
 TEST(SoundReader, WhoeverNoLongerWantsItEndsTheProcess) {
-  const std::string webm = "\x1A\x45\xDF\xA3 more";
+  const std::string program = testing::TempDir() + "never_ends";
+  std::ofstream(program) << "#!/bin/sh\nexec sleep 60\n";
+  ::chmod(program.c_str(), 0755);
   int asked = 0;
-  const auto read = reader(5.0, "/bin/cat").read(webm, "a.webm", [&] { return ++asked < 3; });
-  // cat knows none of ffmpeg's words, or waits: either way there is an end.
+  const auto read =
+      reader(5.0, program).read("\x1A\x45\xDF\xA3 more", "a.webm", [&] { return ++asked < 3; });
   ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::kCancelled) << read.error().message;
   const auto none = SoundReader({.program = "/nowhere"}).read("fLaC", "a", kGo);
   EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
 }
@@ -207,11 +211,11 @@ TEST(Confinement, NothingIsOpenedMadeOrReached) {
   EXPECT_EQ(tries([] { return ::execl("/bin/true", "true", nullptr) == 0; }), 0);
   EXPECT_EQ(tries([] { return ::kill(::getppid(), 0) == 0; }), 0);
   EXPECT_EQ(tries([] { return std::vector<char>(size_t{8} << 20).size() > 0; }), 1);  // it computes
-  EXPECT_EQ(code_of([] {
+  EXPECT_GT(code_of([] {
               if (!bound_process({.cpu_s = 1, .memory_bytes = int64_t{1} << 30}).ok()) return 99;
               for (volatile int i = 0;; i = i + 1) continue;
             }),
-            128 + SIGXCPU);
+            128);  // by a signal
 }
 
 TEST(Confinement, AProgramReadsAndIsWithoutSockets) {

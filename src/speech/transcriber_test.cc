@@ -130,7 +130,7 @@ TEST(Transcriber, AFullQueueRefuses) {
   model.gate = 1;
   EXPECT_EQ(plain_text(fourth.end.get().value()), "4");
   EXPECT_EQ(plain_text(first.end.get().value()), "1");
-  // The promise went with the job: nobody was told.
+  // The promise went with the job, unkept.
   EXPECT_EQ(second.end.wait_for(0s), std::future_status::ready);
   EXPECT_THROW(second.end.get(), std::future_error);
 }
