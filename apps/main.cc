@@ -12,6 +12,7 @@
 
 #include "apps/argument_copy.h"
 #include "apps/rank.h"
+#include "apps/read_sound.h"
 #include "apps/store_verbs.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
@@ -153,6 +154,7 @@ int main(int argc, char** argv) {
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.
   base::end_on_mapping_fault(cli::kExitNoModel);
+  if (apps::is_sound_child(argc, argv)) return apps::read_sound(argv);
   if (apps::is_rank(argc, argv)) return apps::run_rank(argc, argv);
   const cli::CommandLine::Program program{
       .name = "pelton",

@@ -31,6 +31,7 @@
 #include "apps/serve_foreign_flags.h"
 #include "apps/serve_worker.h"
 #include "apps/sleep_flags.h"
+#include "apps/speech_flags.h"
 #include "apps/tool_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
@@ -313,9 +314,9 @@ cli::Verb serve_verb() {
       .configurable = true,
   };
   for (const auto part : {&answer_flags, &request_flags, &model_name_flags, &listener_flags,
-                          &batch_flags, &kv_disk_flags, &queue_flags, &prompt_flags, &lora_flags,
-                          &model_flags, &response_store_flags, &tool_flags, &batches_flags,
-                          &sleep_flags, &life_flags, &guard_flags}) {
+                          &batch_flags, &kv_disk_flags, &queue_flags, &prompt_flags, &speech_flags,
+                          &lora_flags, &model_flags, &response_store_flags, &tool_flags,
+                          &batches_flags, &sleep_flags, &life_flags, &guard_flags}) {
     for (Flag& flag : part()) verb.flags.push_back(std::move(flag));
   }
   verb.flags.push_back(connections_flag());

@@ -64,7 +64,7 @@ VALUES = {
     "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--lora-folder": ".", "--lora-loads-per-second": "5",
     "--adapters": "20", "--adapter-skew": "0.5", "--adapter-base-share": "0.2", "--adapter-load-ms": "5", "--lora-targets": "attention", "--lora-rank": "4", "--lora-alpha": "8", "--lora-experts-rank": "2", "--lora-experts-alpha": "8", "--lora-skew": "1", "--lora-mix": "same", "--max-loras": "2", "--max-cpu-loras": "4", "--max-lora-rank": "8", "--max-concurrency": "2", "--max-logprobs": "5", "--root-path": "/a", "--sleep-after": "5m", "--uds": "serve.sock", "--tokenizer": "model", "--sonnet-input-len": "40", "--sonnet-output-len": "4", "--sonnet-prefix-len": "5", "--hf-output-len": "4", "--download-dir": "hub",
     "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
-    "--max-num-queued-tokens": "10K", "--max-num-seqs": "4", "--max-queue-seconds": "5", "--max-tokens": "4",
+    "--max-num-queued-tokens": "10K", "--max-audio-bytes": "1MiB", "--max-audio-seconds": "60", "--max-num-transcriptions": "4", "--max-num-seqs": "4", "--max-queue-seconds": "5", "--max-tokens": "4",
     "--memory-utilization": "0.8", "--metadata": "k=v", "--metric-percentiles": "50", "--min-p": "0.1", "--model": "model",
     "--blocks": "2", "--num-prompts": "2", "--num-warmups": "1", "--output-len": "4", "--percentile-metrics": "ttft",
     "--port": "1", "--positions": "0:2", "--prefix-repetition-num-prefixes": "1",

@@ -99,7 +99,8 @@ std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
 
 Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
                               const net::HttpRequest& request) {
-  if (is_multipart(request) && is_limited_to_models(config, asker)) {
+  if (is_multipart(request) && !names_model_in_form(request) &&
+      is_limited_to_models(config, asker)) {
     return Error{ErrorCode::kInvalidArgument,
                  "this key is for some models only, and which one a multipart body asks for is not "
                  "read here",

@@ -74,6 +74,10 @@ void predict(Call call, Services& services);
 void classify(Call call, Services& services);
 void tei_info(Call call, Services& services);
 
+// Speech.
+void transcriptions(Call call, Services& services);  // transcriptions.cc, also the next
+void translations(Call call, Services& services);
+
 // Tokens.
 void tokenize(Call call, Services& services);  // tokenize.cc, also the next
 void detokenize(Call call, Services& services);

@@ -13,6 +13,7 @@
 #include "api/tei_request.h"
 #include "api/text_request.h"
 #include "api/tokenize_request.h"
+#include "api/transcription_request.h"
 #include "server/endpoints.h"
 
 namespace pelton::server {
@@ -336,12 +337,30 @@ constexpr Endpoint kEndpoints[] = {
      .summary = "501: no model here talks; /v1/responses is there over WebSocket",
      .response = "none"},
     {.method = "POST",
+     .path = "/v1/audio/transcriptions",
+     .function = transcriptions,
+     .summary = "Writes down what is said in a file",
+     .needs = Capability::kTranscribe,
+     .request = "TranscriptionRequest",
+     .note_fields = &api::note_transcription_fields,
+     .response = "Transcription",
+     .takes_form = true},
+    {.method = "POST",
+     .path = "/v1/audio/translations",
+     .function = translations,
+     .summary = "The same in English",
+     .needs = Capability::kTranscribe,
+     .request = "TranscriptionRequest",
+     .note_fields = &api::note_transcription_fields,
+     .response = "Transcription",
+     .takes_form = true},
+    {.method = "POST",
      .path = "/v1/audio/*",
      .function = modality_missing,
-     .summary = "501: no model here hears or speaks",
+     .summary = "501: no model here speaks",
      .response = "none",
      .takes_form = true,
-     .templates = "/v1/audio/transcriptions /v1/audio/translations /v1/audio/speech"},
+     .templates = "/v1/audio/speech"},
     {.method = "POST",
      .path = "/v1/files",
      .function = upload_file,
