@@ -74,6 +74,10 @@ void predict(Call call, Services& services);
 void classify(Call call, Services& services);
 void tei_info(Call call, Services& services);
 
+// Sound.
+void create_speech(Call call, Services& services);  // speech.cc, also the next
+void list_voices(Call call, Services& services);
+
 // Tokens.
 void tokenize(Call call, Services& services);  // tokenize.cc, also the next
 void detokenize(Call call, Services& services);
