@@ -11,6 +11,7 @@
 #include "api/text_request.h"
 #include "base/json.h"
 #include "gateway/asked_body.h"
+#include "net/url.h"
 #include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
@@ -138,6 +139,9 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   }
   if (request.path == rpc::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
   if (auto model = model_of_card(request.path)) return *std::move(model);
+  if (request.path == "/v1/audio/voices") {
+    return net::query_value(request.query, "model").value_or("");
+  }
   if (request.body.empty() || is_multipart(request)) return std::string();
   if (request.path == "/generate" || request.path == "/generate_stream") {
     return api::generate_model_asked(request.body);

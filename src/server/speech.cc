@@ -9,6 +9,7 @@
 
 #include "api/speech_request.h"
 #include "base/random.h"
+#include "net/url.h"
 #include "server/endpoints.h"
 #include "server/random_id.h"
 #include "server/reply.h"
@@ -139,9 +140,10 @@ void create_speech(Call call, Services& services) {
 
 void list_voices(Call call, Services& services) {
   const std::vector<std::shared_ptr<const ServedModel>> serving = services.catalogue.serving();
+  const std::string asked = net::query_value(call.request.query, "model").value_or("");
   std::vector<api::VoiceList> models;
   for (const auto& model : serving) {
-    if (model->speech == nullptr) continue;
+    if (model->speech == nullptr || !model->answers_to(asked)) continue;
     models.push_back({.model = model->id, .voices = model->speech->voices});
   }
   call.send(json_reply(api::voices_body(models)));
