@@ -82,13 +82,10 @@ class Speech(unittest.TestCase):
         return {"model": "orpheus", "input": "Hello there.", "voice": "tara", "seed": 5, "max_tokens": 70, "response_format": "pcm",
                 **more}
 
-    def tokens(self, seed, count, voice="tara", text="Hello there."):
-        """What the model says to that prompt, by the text side of the server."""
+    def tokens(self, count, voice="tara", text="Hello there."):
+        """What the model says to that prompt, by the text side of the server: there a byte is the token of its number."""
         prompt = [speech_model.BASE + 3, *f"{voice}: {text}".encode(), speech_model.END_OF_TEXT,
                   *(speech_model.BASE + i for i in (4, 5, 1))]
-        vocabulary = json.loads((self.model / "tokenizer.json").read_text())["model"]["vocab"]
-        letters = speech_model.byte_letters()
-        prompt[1:1 + len(f"{voice}: {text}")] = [vocabulary[letters[byte]] for byte in f"{voice}: {text}".encode()]
         tokens = []
         for i in range(count):
             first = speech_model.BASE + 10 + speech_model.BOOK * (i % 7)
@@ -118,7 +115,7 @@ class Speech(unittest.TestCase):
     def test_sound_is_that_of_the_models_windows(self):
         heard = self.ask(self.body(temperature=0, max_tokens=49))
         self.assertEqual(len(heard), 4 * FRAME_BYTES)
-        self.assertEqual(heard, self.decoded(self.tokens(5, 49)))
+        self.assertEqual(heard, self.decoded(self.tokens(49)))
 
     def test_a_seed_gives_the_same_bytes(self):
         first = self.ask(self.body())
@@ -152,7 +149,7 @@ class Speech(unittest.TestCase):
         self.assertEqual(files[0], files[1])
 
     def test_a_reader_that_stalls_blocks_nobody(self):
-        body = json.dumps(self.body(input="Hello there. " * 300, max_tokens=4000)).encode()
+        body = json.dumps(self.body(max_tokens=4000)).encode()
         host, port = self.at.rsplit(":", 1)
         stalled = []
         for _ in range(3):
