@@ -28,6 +28,7 @@ VALUES = {
     "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--query": "q", "--label-tokens": "1,2",
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
     "--encoder-out": "e.npy", "--language-out": "n.npy", "--logits-out": "l2.npy", "--codes": "ids.json",
+    "--speech-decoder": ROOT / "testdata" / "golden" / "audio" / "snac", "--speech-voices": "tara", "--speech-threads": "1",
     "--rerank-by": "cosine", "--console": "off", "--gateway": "front", "--batches": "kept_batches", "--tool-server": "python=http://127.0.0.1:9/mcp", "--tool-timeout": "5", "--http2": "off", "--max-tool-calls": "3", "--batches-bytes": "1MiB", "--batches-age": "3600",
     "--chains": ROOT / "chains", "--chain-hosts": "127.0.0.1", "--url": "http://127.0.0.1:1", "--input": "{}",
     "--max-batch-requests": "2", "--max-batch-lines": "10", "--max-batch-line-bytes": "64KiB",

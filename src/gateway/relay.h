@@ -219,6 +219,7 @@ class Relay final : public WorkerListener,
   void note_fetched();
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
+  bool is_sound() const;      // its bytes are sound, no events
   size_t said_count() const;  // tokens of it, of all choices
   // The next attempt after one that failed so, or the end.
   void go_on(Failure failure);

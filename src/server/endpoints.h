@@ -77,6 +77,8 @@ void tei_info(Call call, Services& services);
 // Speech.
 void transcriptions(Call call, Services& services);  // transcriptions.cc, also the next
 void translations(Call call, Services& services);
+void create_speech(Call call, Services& services);  // speech.cc, also the next
+void list_voices(Call call, Services& services);
 
 // Tokens.
 void tokenize(Call call, Services& services);  // tokenize.cc, also the next

@@ -10,6 +10,7 @@
 #include "api/messages_request.h"
 #include "api/ollama_request.h"
 #include "api/response_request.h"
+#include "api/speech_request.h"
 #include "api/tei_request.h"
 #include "api/text_request.h"
 #include "api/tokenize_request.h"
@@ -355,12 +356,18 @@ constexpr Endpoint kEndpoints[] = {
      .response = "Transcription",
      .takes_form = true},
     {.method = "POST",
-     .path = "/v1/audio/*",
-     .function = modality_missing,
-     .summary = "501: no model here speaks",
-     .response = "none",
-     .takes_form = true,
-     .templates = "/v1/audio/speech"},
+     .path = "/v1/audio/speech",
+     .function = create_speech,
+     .summary = "Speaks a text",
+     .needs = Capability::kSpeak,
+     .request = "SpeechRequest",
+     .note_fields = &note_fields<api::parse_speech_request>,
+     .response = "sound"},
+    {.method = "GET",
+     .path = "/v1/audio/voices",
+     .function = list_voices,
+     .summary = "The voices that there are",
+     .response = "VoiceList"},
     {.method = "POST",
      .path = "/v1/files",
      .function = upload_file,

@@ -242,9 +242,8 @@ void modality_missing(Call call, Services&) {
     std::string_view path;
     std::string_view reason;
   };
-  constexpr std::array<Missing, 5> kMissing = {
+  constexpr std::array<Missing, 4> kMissing = {
       {{"/v1/images/", "the models that this server runs read and write text, and no images"},
-       {"/v1/audio/", "the models that this server runs read and write text, and no sound"},
        {"/v1/videos", "the models that this server runs read and write text, and no videos"},
        {"/v1/moderations",
         "no model here judges by OpenAI's categories; a classifier's labels are at /classify"},
