@@ -16,6 +16,7 @@
 #include "gateway/fleet_metrics.h"
 #include "gateway/fleet_sampler.h"
 #include "gateway/limits_page.h"
+#include "gateway/rollout_page.h"
 #include "net/json_response.h"
 #include "net/query_check.h"
 #include "net/url.h"
@@ -195,6 +196,7 @@ std::string metrics_text(const AdminSource& source) {
   counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
           counters.reloads_refused);
   source.arms.add_metrics(text);
+  add_rollout_metrics(source.rollouts, text);
   counter("shadow_copies_total", "Copies of requests sent to shadows.", source.shadow.sent);
   counter("shadow_no_room_total", "Copies not sent, as there was little room.",
           source.shadow.no_room);

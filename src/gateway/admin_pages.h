@@ -17,6 +17,7 @@
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
+#include "gateway/rollouts.h"
 #include "gateway/shadow_traffic.h"
 #include "net/http_message.h"
 #include "telemetry/prometheus_text.h"
@@ -47,6 +48,7 @@ struct AdminSource {
   int64_t now_ns;
   const LimitShares* limit_shares;  // null: limits are this gateway's own
   const ArmTable& arms;
+  const Rollouts& rollouts;
   const ShadowTraffic::Counts& shadow;
   std::span<const HeldPool> held;
   const std::function<void(telemetry::PrometheusText&)>& more_metrics;

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/toml_tree.h"
 #include "gateway/config_table.h"
+#include "gateway/rollout_config.h"
 #include "gateway/scaling_config.h"
 #include "net/allowed_hosts.h"
 #include "net/ip_address.h"
@@ -61,6 +62,7 @@ Result<void> read_arm(const Table& table, RouteConfig& route) {
   TRY(table.read("arm", arm.name));
   if (arm.name.empty()) arm.name = arm.pool;
   TRY(table.read("weight", {0, 1e6}, arm.weight));
+  arm.has_weight = table.has("weight");
   if (std::ranges::find(route.arms, arm.name, &RouteArm::name) != route.arms.end()) {
     return table.bad("arm", fmt::format("'{}' is another arm's too", arm.name));
   }
@@ -218,9 +220,9 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
   TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "http2", "threads",
-                         "keys_file", "workers_file", "fleet_key_file", "retries", "retry_budget",
-                         "resume_budget", "drain_seconds", "index_bytes", "allowed_cidrs", "zone",
-                         "dns_server", "region", "region_secret_file"}));
+                         "keys_file", "workers_file", "rollouts_file", "fleet_key_file", "retries",
+                         "retry_budget", "resume_budget", "drain_seconds", "index_bytes",
+                         "allowed_cidrs", "zone", "dns_server", "region", "region_secret_file"}));
   TRY(read_own_region(table, config.regions));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
@@ -240,6 +242,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
   TRY(table.read("workers_file", config.workers_file));
+  TRY(table.read("rollouts_file", config.rollouts_file));
   TRY(table.read("fleet_key_file", config.fleet_key_file));
   TRY(table.read("retries", {0, 8}, config.retries_max));
   TRY(table.read("retry_budget", {0, 1}, config.retry_budget));
@@ -256,7 +259,7 @@ bool is_routed(const GatewayConfig& config, const std::string& model) {
 
 // Before pools are known: which of them there are check_routes() says.
 Result<void> read_route(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow", "fallback"}));
+  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow", "fallback", "rollout"}));
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
@@ -282,6 +285,8 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   for (const RouteArm& arm : route.arms) sum += arm.weight;
   if (route.arms.empty()) return table.bad("to", "is missing: [{pool = \"NAME\", weight = 95}]");
   if (!(sum > 0)) return table.bad("to", "has no weight above 0: nobody would get a request");
+  TRY(table.read_table("rollout",
+                       [&](const Table& rollout) { return read_rollout(rollout, config, route); }));
   config.routes.push_back(std::move(route));
   return {};
 }

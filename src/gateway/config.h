@@ -15,6 +15,7 @@
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
 #include "gateway/region_config.h"
+#include "gateway/rollout.h"
 #include "gateway/scaling_config.h"
 #include "gateway/split_config.h"
 #include "net/ip_network.h"
@@ -92,6 +93,7 @@ struct RouteArm {
   std::string pool;
   std::string name;  // in metrics, and what the draw depends on; the pool's unless it is given
   double weight = 1;
+  bool has_weight = false;  // the file gives it one
 };
 
 // Copies of a route's requests, of which nobody gets the answer.
@@ -115,6 +117,9 @@ struct RouteConfig {
   std::optional<ShadowConfig> shadow;
   // Pools that are asked, in this order, where those of the arm that was drawn take nothing more.
   std::vector<std::string> fallback;
+  // One of its arms takes over by steps; its weight says nothing then.
+  std::optional<RolloutPlan> rollout;
+  bool is_rolled_out(const RouteArm& arm) const { return rollout && rollout->arm == arm.name; }
 };
 std::string_view sticky_name(RouteConfig::Sticky sticky);
 
@@ -171,6 +176,7 @@ struct GatewayConfig {
   int threads = 1;
   std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key
   std::string workers_file;    // further workers, as the configuration has them
+  std::string rollouts_file;   // how far roll-outs have come; empty: there are none
   std::string fleet_key_file;  // empty: workers are spoken to without TLS
   double retry_budget = 0.1;   // of requests, how many may be tried again where workers refuse
   int retries_max = 2;         // further workers that are tried before the client's first byte

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/json_writer.h"
+#include "gateway/rollout_config.h"
 #include "gateway/schedule_config.h"
 #include "net/url.h"
 
@@ -157,16 +158,20 @@ void put_route(std::string& out, const RouteConfig& route) {
   put_text(out, "sticky", sticky_name(route.sticky));
   std::string arms;
   for (const RouteArm& arm : route.arms) {
-    arms += fmt::format("{}{{pool = {}, arm = {}, weight = {}}}", arms.empty() ? "" : ", ",
-                        quoted(arm.pool), quoted(arm.name), arm.weight);
+    const std::string weight =
+        route.is_rolled_out(arm) ? "" : fmt::format(", weight = {}", arm.weight);
+    arms += fmt::format("{}{{pool = {}, arm = {}{}}}", arms.empty() ? "" : ", ", quoted(arm.pool),
+                        quoted(arm.name), weight);
   }
   put(out, "to", "[" + arms + "]");
   if (!route.fallback.empty()) put(out, "fallback", list(route.fallback));
-  if (!route.shadow) return;
-  put(out, "shadow",
-      fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
-                  quoted(route.shadow->pool), route.shadow->share,
-                  route.shadow->tokens_per_minute));
+  if (route.shadow) {
+    put(out, "shadow",
+        fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
+                    quoted(route.shadow->pool), route.shadow->share,
+                    route.shadow->tokens_per_minute));
+  }
+  if (route.rollout) out += rollout_text(*route.rollout);
 }
 
 void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
@@ -235,6 +240,7 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "threads", fmt::format("{}", config.threads));
   put_text(out, "keys_file", config.keys_file);
   put_text(out, "workers_file", config.workers_file);
+  put_text(out, "rollouts_file", config.rollouts_file);
   put_text(out, "fleet_key_file", config.fleet_key_file);
   put(out, "retries", fmt::format("{}", config.retries_max));
   put(out, "retry_budget", fmt::format("{}", config.retry_budget));

@@ -25,6 +25,7 @@
 #include "gateway/gateway_errors.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
+#include "gateway/rollout_page.h"
 #include "net/json_response.h"
 #include "net/url.h"
 #include "net/websocket.h"
@@ -168,6 +169,9 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
                   }},
              clock, log),
       region_watch_(fleet_, clock),
+      rollouts_({.has_workers = [this](const std::string& pool) { return serves(pool); },
+                 .clock = clock,
+                 .log = log}),
       client_({.threads = config_->config.threads, .idle_connections_max = 1024, .trust = trust_}),
       namer_(block_seed_),
       on_demand_(options.on_demand ? std::move(options.on_demand) : [] {}),
@@ -193,6 +197,9 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
                              .gateway = name_,
                              .secret = std::move(options.limit_secret)},
         log_);
+    rollout_shares_ = std::make_unique<RolloutShares>(
+        RolloutShares::Options{.etcd = options.etcd, .prefix = etcd.prefix, .gateway = name_},
+        rollouts_, log_);
     etcd_ = std::make_unique<EtcdSource>(
         EtcdSource::Options{.etcd = std::move(options.etcd),
                             .prefix = etcd.prefix,
@@ -203,6 +210,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
   }
   watch_services(config_->config);
   set_members();
+  rollouts_.set(config_->config);
   dns_.set_pools(config_->config.pools, config_->config.dns_server);
 }
 
@@ -347,6 +355,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .created_ms = clock_.unix_ms(),
                      .received_ns = received_ns,
                      .arm = std::move(routed->arm),
+                     .rollout = std::move(routed->rollout),
                      .served = counters_.served.find(pool->name, pool->models.front())});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
@@ -420,12 +429,14 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   if (is_split && known->sticky == Sticky::kSession) session = asked_session(request);
   if (is_split && known->sticky == Sticky::kUser) user = asked_user(request);
   const std::string home_pool = home ? home->pool : std::string();
-  const RouteKey key{.model = model,
-                     .asker = asker,
-                     .session = session,
-                     .user = user,
-                     .home = home_pool,
-                     .draw = draw()};
+  RouteKey key{.model = model,
+               .asker = asker,
+               .session = session,
+               .user = user,
+               .home = home_pool,
+               .draw = draw()};
+  const Rollouts::Draw rollout = draw_rollout(known, key);
+  key.rollout = rollout.share;
   const auto choice = choose_route(config, key);
   if (!choice) return route_adapter(config, std::move(model), asker);
   if (choice->pool == nullptr) return Routed{};
@@ -433,6 +444,7 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   Routed routed{.pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
   if (choice->arm == nullptr) return routed;
   routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
+  routed.rollout = begin_rollout(*choice, rollout);
   if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;
   if (home) return routed;
   for (const PoolConfig& pool : config.pools) {
@@ -696,6 +708,7 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   if (request.method == "GET" && request.path == "/debug/ledger") {
     return exchange->send(net::json_response(ledger_body()));
   }
+  if (is_rollout_path(request.path)) return exchange->send(rollout_answer(request, rollouts_));
   if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;
   for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});
@@ -708,6 +721,7 @@ void Gateway::handle_admin(const net::HttpRequest& request,
                                         .now_ns = clock_.now_ns(),
                                         .limit_shares = limit_shares_.get(),
                                         .arms = arms_,
+                                        .rollouts = rollouts_,
                                         .shadow = shadow_.counts(),
                                         .held = held,
                                         .more_metrics = more_metrics}));

@@ -37,6 +37,8 @@
 #include "gateway/relay.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
+#include "gateway/rollout_shares.h"
+#include "gateway/rollouts.h"
 #include "gateway/route_table.h"
 #include "gateway/shadow_traffic.h"
 #include "net/http_client.h"
@@ -100,6 +102,7 @@ class Gateway {
   bool has_routes() const;
   // The configuration that is in force, with all that its file leaves out (config_text.h).
   std::string effective_config() const;
+  Rollouts& rollouts() { return rollouts_; }
   // False: no worker has that name.
   bool command(std::string_view worker, Fleet::Command command);
 
@@ -203,13 +206,19 @@ class Gateway {
     std::string model;
     bool is_adapter = false;  // it is the name of one
     std::shared_ptr<ArmFigures> arm = {};
-    const ShadowConfig* shadow = nullptr;       // that gets a copy; null: none does
-    std::vector<std::string> other_pools = {};  // that may have made the response it speaks of
-    std::vector<std::string> fallback = {};     // that are asked where its own takes nothing more
+    std::unique_ptr<RolloutTicket> rollout = {};  // null: no roll-out counts it
+    const ShadowConfig* shadow = nullptr;         // that gets a copy; null: none does
+    std::vector<std::string> other_pools = {};    // that may have made the response it speaks of
+    std::vector<std::string> fallback = {};       // that are asked where its own takes nothing more
   };
   using Home = std::optional<IdHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
                               std::string model, const Asker& asker, const Home& home);
+  // The arm of a route that is rolled out (gateway_rollouts.cc): of another route nothing.
+  Rollouts::Draw draw_rollout(const RouteConfig* route, const RouteKey& key);
+  std::unique_ptr<RolloutTicket> begin_rollout(const RouteChoice& choice,
+                                               const Rollouts::Draw& draw);
+  bool serves(std::string_view pool) const;
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.
@@ -279,6 +288,7 @@ class Gateway {
   mutable std::mutex region_mutex_;
   mutable std::string region_own_;                   // guarded by region_mutex_, as the next
   mutable std::unique_ptr<RegionBook> region_book_;  // null: nobody has asked yet
+  Rollouts rollouts_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next
   PromptNamer namer_;
   const std::function<void()> on_demand_;
@@ -286,7 +296,8 @@ class Gateway {
   std::vector<WorkerConfig> launched_;  // guarded by that one
   std::set<std::string> refused_;       // addresses, as they stand in the log; guarded by that one
   DnsSource dns_;
-  std::unique_ptr<EtcdSource> etcd_;           // null: there is no registry
+  std::unique_ptr<EtcdSource> etcd_;               // null: there is no registry
+  std::unique_ptr<RolloutShares> rollout_shares_;  // null: there is no registry
   std::unique_ptr<LimitShares> limit_shares_;  // of limits, over all gateways; null: this one's own
   std::mutex services_mutex_;
   // By what they are made of; guarded by services_mutex_.
