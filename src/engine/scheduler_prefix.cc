@@ -311,6 +311,9 @@ kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& se
 // What is pinned is gone for everybody else, so it must leave room for the largest live request;
 // otherwise the prompt is merely cached.
 void Scheduler::pin(Sequence& sequence) {
+  const int most = sequence.request.pins_max;
+  sequence.too_many_pinned = most > 0 && std::ssize(pins_) >= most;
+  if (sequence.too_many_pinned) return;
   const size_t whole = static_cast<size_t>(sequence.prompt_count / capacity_.block_tokens);
   name_blocks(sequence);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(whole);
@@ -355,7 +358,11 @@ bool Scheduler::leaves_room(base::FunctionRef<int(int)> first, int blocks, int t
   return tokens == 0 || left.sequence_tokens_max() >= tokens;
 }
 
+// Also of one that is still computed: whoever asked for it is gone.
 void Scheduler::unpin(std::string_view id) {
+  for (auto& [number, sequence] : sequences_) {
+    if (sequence.request.id == id) sequence.request.pin_prefix = false;
+  }
   unpin_if([&](const Pin& pin) { return pin.what.id == id; });
 }
 

@@ -341,5 +341,74 @@ TEST_F(Tiers, a_pinned_prompt_stays) {
   EXPECT_EQ(run(2).end.cached_tokens, 0);
 }
 
+// Whoever asked for it left in the step that would have pinned it, or just behind that.
+TEST_F(Tiers, what_is_unpinned_while_it_is_computed_is_not_pinned) {
+  make(capacity(40, 0), kv::DiskWrites::kSelective);
+  for (const bool is_early : {true, false}) {
+    request::GenerationRequest request = request_of(1);
+    request.id = "prefix-1";
+    request.pin_prefix = true;
+    ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+    StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);
+    executor_->submit(std::move(plan));
+    if (is_early) scheduler_->unpin("prefix-1");
+    scheduler_->commit(executor_->collect());
+    const auto prefixes = scheduler_->ledger().prefixes;
+    EXPECT_EQ(prefixes == nullptr || prefixes->empty(), is_early);
+    if (!is_early) scheduler_->unpin("prefix-1");
+    turn();
+    const auto left = scheduler_->ledger().prefixes;
+    EXPECT_TRUE(left == nullptr || left->empty());
+    scheduler_->reset_prefix_cache();
+  }
+}
+
+// However many are asked for at once.
+TEST_F(Tiers, no_more_are_pinned_than_a_request_allows) {
+  make(capacity(0, 0), kv::DiskWrites::kSelective);
+  int pinned = 0;
+  int too_many = 0;
+  for (uint64_t i = 1; i <= 3; ++i) {
+    request::GenerationRequest request = request_of(i, "", "", 16);
+    request.pin_prefix = true;
+    request.pins_max = 1;
+    ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+  }
+  while (!scheduler_->idle()) {
+    StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);
+    if (!plan.empty()) {
+      executor_->submit(std::move(plan));
+      scheduler_->commit(executor_->collect());
+    }
+    scheduler_->take_events(events_);
+    for (Scheduler::Event& event : events_) {
+      if (!event.end) continue;
+      pinned += event.end->pinned_tokens > 0 ? 1 : 0;
+      too_many += event.end->too_many_pinned ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(pinned, 1);
+  EXPECT_EQ(too_many, 2);
+  EXPECT_EQ(scheduler_->ledger().prefixes->size(), 1u);
+}
+
+// It is the operator's: erasing those without a name takes what they asked, and not that.
+TEST_F(Tiers, what_was_pinned_at_the_start_is_no_tenants) {
+  make(capacity(40, 0), kv::DiskWrites::kSelective);
+  for (const char* const id : {PinnedPrefix::kOfStart, "prefix-1"}) {
+    request::GenerationRequest request = request_of(id == PinnedPrefix::kOfStart ? 1 : 2);
+    request.id = id;
+    request.pin_prefix = true;
+    ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+    turn();
+  }
+  scheduler_->erase_tenant("");
+  scheduler_->check_integrity();
+  ASSERT_EQ(scheduler_->ledger().prefixes->size(), 1u);
+  EXPECT_TRUE(scheduler_->ledger().prefixes->front().is_of_start());
+  EXPECT_EQ(run(1, "", "", 72).end.cached_tokens, 64);
+  EXPECT_EQ(run(2, "", "", 72).end.cached_tokens, 0);
+}
+
 }  // namespace
 }  // namespace pelton::engine

@@ -110,6 +110,7 @@ class Dispatcher {
   double predicted_s() const { return predicted_s_; }
   // All of them have reported: what it had sent before is in that.
   void note_report();
+  void note_report(int replica) { sent_[static_cast<size_t>(replica)] = {}; }
   bool is_far(size_t replica) const {
     return static_cast<int>(replica) % options_.zones != options_.zone;
   }
