@@ -145,8 +145,11 @@ void Fleet::end_warm_up(int64_t now_ns, const Leg& leg, const Replica::Update& u
   const int64_t found = std::min<int64_t>(update.cached_tokens, named);
   result_.travel.found_tokens += found;
   result_.travel.recomputed_tokens += named - found;
-  dispatchers_[sent.gateway]->note_hand_over(static_cast<double>(now_ns - sent.warm_up_ns) * 1e-9,
-                                             sent.step_s, found - std::min(sent.hit_tokens, found));
+  dispatchers_[sent.gateway]->note_hand_over(
+      now_ns,
+      {.from = static_cast<uint64_t>(sent.replica), .to = static_cast<uint64_t>(leg.replica)},
+      static_cast<double>(now_ns - sent.warm_up_ns) * 1e-9, sent.step_s,
+      found - std::min(sent.hit_tokens, found));
   hand_over(now_ns, leg.request, leg.replica);
 }
 
