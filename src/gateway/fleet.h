@@ -201,13 +201,16 @@ class Fleet {
   // gets none. An error says why not; kNotFound: there is no worker of that name.
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);
   // No worker of ours finds anything any more of what was computed for this tenant (none: for
-  // anybody), in any tier. `done`: once all have answered, some seconds later at most; on a thread
-  // of the client's, or here where there is none.
+  // anybody), in any tier; of all that is kept of a tenant, also of what is stored of it. `done`:
+  // once all have answered, some seconds later at most (a minute, where stores are erased); on a
+  // thread of the client's, or here where there is none.
+  enum class EraseWhat { kComputed, kKept };
   struct Erased {
     int workers = 0;                  // that have done it
     std::vector<std::string> failed;  // that have not said so
   };
-  void erase(const std::optional<std::string>& tenant, std::function<void(const Erased&)> done);
+  void erase(EraseWhat what, const std::optional<std::string>& tenant,
+             std::function<void(const Erased&)> done);
 
   struct Row {
     std::string name;

@@ -763,7 +763,8 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   if (request.method == "GET" && request.path == "/debug/ledger") {
     return exchange->send(net::json_response(ledger_body()));
   }
-  if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
+  const bool erases = request.path == "/v1/reset_prefix_cache" || request.path == kEraseTenant;
+  if (erases) return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;
   for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});
   exchange->send(admin_answer(request, {.fleet = fleet_,
