@@ -38,7 +38,8 @@ engine::Ledger ledger_with_pins(const engine::Engine& engine, const base::Clock&
 
 Result<void> compute(const std::string& file, std::vector<TokenId> tokens,
                      server::ServedModel& model, const cli::Interrupt& interrupt) {
-  request::GenerationRequest request{.id = engine::PinnedPrefix::kOfStart, .prompt = std::move(tokens)};
+  request::GenerationRequest request{.id = engine::PinnedPrefix::kOfStart,
+                                     .prompt = std::move(tokens)};
   request.sampling.temperature = 0.0f;
   request.stop.max_new_tokens = 1;
   request.pin_prefix = true;

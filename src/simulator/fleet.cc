@@ -254,8 +254,8 @@ void Fleet::handle_network(const Event& event) {
       replicas_[replica]->cancel(event.index);
       return schedule(replica);
     }
-    case Event::Kind::kTurnedAway:
-      return turn_away(event.at_ns, event.index);
+    case Event::Kind::kSentBack:
+      return send_back(event.at_ns, event.index);
     case Event::Kind::kStandsStill:
       --idle_events_;
       return stand_still(event.at_ns, event.index);

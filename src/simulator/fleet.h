@@ -52,7 +52,7 @@ struct Event {
     kAsked,        // it has reached its replica
     kAnswered,     // the next thing that its replica says reaches its gateway
     kCancelled,    // that nobody wants it any more has reached its replica
-    kTurnedAway,   // its gateway hears that the replica which was meant is gone
+    kSentBack,     // its gateway hears that the replica which was meant is gone
     kStandsStill,  // what its replica said has not come for too long
     kBroken,       // `index` a connection: its replica has died, of all legs below `version`
     kLooks,        // gateways look at replicas, and these report
@@ -229,7 +229,7 @@ class Fleet {
   void hear(int64_t now_ns, int64_t leg);
   void refused(int64_t now_ns, int64_t leg, const std::string& why);
   void cancel_over(int64_t now_ns, int64_t leg);
-  void turn_away(int64_t now_ns, int64_t leg);
+  void send_back(int64_t now_ns, int64_t leg);
   void stand_still(int64_t now_ns, int64_t leg);
   void break_connections(int64_t now_ns, size_t replica);
   void break_off(int64_t now_ns, int64_t connection, int64_t legs);

@@ -88,7 +88,7 @@ void Fleet::reach(int64_t now_ns, int64_t leg) {
   if (!is_alive(replica) || starts_[replica] != flight.start) {
     const auto back_ns =
         network_->arrives_ns(now_ns, static_cast<int>(flight.gateway), static_cast<int>(replica));
-    if (back_ns) add({.at_ns = *back_ns, .kind = Event::Kind::kTurnedAway, .index = leg});
+    if (back_ns) add({.at_ns = *back_ns, .kind = Event::Kind::kSentBack, .index = leg});
     return watch_silence(now_ns, leg, back_ns);
   }
   const Result<void> taken = replicas_[replica]->submit(now_ns, leg, std::move(asked));
@@ -170,10 +170,10 @@ void Fleet::cancel_over(int64_t now_ns, int64_t leg) {
 }
 
 // It has asked a replica that is gone, or another start of it.
-void Fleet::turn_away(int64_t now_ns, int64_t leg) {
+void Fleet::send_back(int64_t now_ns, int64_t leg) {
   const auto found = flights_.find(leg);
   if (found == flights_.end()) return;
-  ++network_->counts().turned_away;
+  ++network_->counts().sent_back;
   const Flight& flight = found->second;
   const auto replica = static_cast<size_t>(legs_[static_cast<size_t>(leg)].replica);
   Watch& seen = watch(flight.gateway, replica);

@@ -201,7 +201,7 @@ struct Happened {
   int64_t drained = 0;
   int64_t answered = 0;
   int64_t taken_back = 0;
-  int64_t turned_away = 0;
+  int64_t sent_back = 0;
   int64_t found_down = 0;
   int64_t ignored = 0;
   int64_t held_decisions = 0;
@@ -213,7 +213,7 @@ struct Happened {
     for (const report::RequestRecord& record : result.records) answered += record.ok ? 1 : 0;
     if (result.network) {
       taken_back += result.network->taken_back;
-      turned_away += result.network->turned_away;
+      sent_back += result.network->sent_back;
       found_down += result.network->found_down;
       ignored += result.network->ignored;
     }

@@ -176,10 +176,10 @@ std::string network_text(const SimulationResult& result) {
     const NetworkCounts& counts = *result.network;
     text = fmt::format(
         "network: {} messages, {} copies lost, {} met a cut, {} given up; replicas found down {}, "
-        "connections that stood still {}; requests taken back {}, turned away {}, without a "
+        "connections that stood still {}; requests taken back {}, sent back {}, without a "
         "replica for a while {}; messages nobody waited for {}\n",
         counts.messages, counts.copies_lost, counts.cut_off, counts.given_up, counts.found_down,
-        counts.stood_still, counts.taken_back, counts.turned_away, counts.waited, counts.ignored);
+        counts.stood_still, counts.taken_back, counts.sent_back, counts.waited, counts.ignored);
   }
   if (result.scaling && result.scaling->facts_unheard > 0) {
     text += fmt::format(
@@ -200,7 +200,7 @@ std::string with_network(std::string json, const SimulationResult& result) {
     w.key("messages").number(counts.messages).key("copies_lost").number(counts.copies_lost);
     w.key("cut_off").number(counts.cut_off).key("given_up").number(counts.given_up);
     w.key("found_down").number(counts.found_down).key("stood_still").number(counts.stood_still);
-    w.key("taken_back").number(counts.taken_back).key("turned_away").number(counts.turned_away);
+    w.key("taken_back").number(counts.taken_back).key("sent_back").number(counts.sent_back);
     w.key("waited").number(counts.waited).key("ignored").number(counts.ignored);
   }
   if (result.scaling) {

@@ -32,7 +32,7 @@ struct NetworkCounts {
   int64_t found_down = 0;   // replicas, by a gateway that no longer heard them
   int64_t stood_still = 0;  // connections of requests, while the replica was heard
   int64_t taken_back = 0;   // requests, from replicas that were cut off or stood still
-  int64_t turned_away = 0;  // requests that reached a replica which had died or begun anew
+  int64_t sent_back = 0;    // requests that reached a replica which had died or begun anew
   int64_t waited = 0;       // requests for which no replica could be reached
   int64_t ignored = 0;      // messages of replicas that nobody asked any more
 };
