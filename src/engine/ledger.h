@@ -14,10 +14,6 @@ namespace pelton::engine {
 
 // A prompt's beginning that stays computed, of one tenant's requests.
 struct PinnedPrefix {
-  // Of those that a server pins when it starts, which are its operator's and no tenant's.
-  static constexpr const char* kOfStart = "pin-prefix";
-  bool is_of_start() const { return id == kOfStart; }
-
   std::string id;      // of the request that asked for it
   std::string tenant;  // empty: all who have no name of their own
   int tokens = 0;

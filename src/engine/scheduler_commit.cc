@@ -386,7 +386,6 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
                 .cached_by_tier = sequence.cached_by_tier,
                 .cached_from_peer = sequence.cached_from_peer,
                 .pinned_tokens = sequence.pinned_tokens,
-                .too_many_pinned = sequence.too_many_pinned,
                 .output_tokens = sequence.output_count(),
                 .draft_tokens = sequence.drafted,
                 .accepted_draft_tokens = sequence.accepted,

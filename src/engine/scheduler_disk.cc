@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "engine/pinned_at_start.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
@@ -193,11 +194,12 @@ uint64_t Scheduler::owner_of(std::string_view tenant) const {
 void Scheduler::erase_tenant(std::string_view tenant) {
   ++epoch_;
   const uint64_t owner = owner_of(tenant);
-  unpin_if([&](const Pin& pin) { return pin.what.tenant == tenant && !pin.what.is_of_start(); });
+  unpin_if(
+      [&](const Pin& pin) { return pin.what.tenant == tenant && pin.what.id != kPinnedAtStart; });
   // What was pinned when the server started is its operator's, and no tenant's.
   std::vector<std::set<BlockId>> of_start(static_cast<size_t>(pools_.group_count()));
   for (const Pin& pin : pins_) {
-    for (int group = 0; pin.what.is_of_start() && group < pools_.group_count(); ++group) {
+    for (int group = 0; pin.what.id == kPinnedAtStart && group < pools_.group_count(); ++group) {
       const auto& blocks = pin.tables[group].blocks();
       of_start[static_cast<size_t>(group)].insert(blocks.begin(), blocks.end());
     }

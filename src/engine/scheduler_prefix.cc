@@ -17,6 +17,8 @@ namespace {
 
 // Less is computed sooner than waited for.
 constexpr int kSharedTokensMin = 64;
+// Of a model, at once; the server says so sooner (server/pinned_prefixes.h).
+constexpr size_t kPinsMax = 64;
 
 }  // namespace
 
@@ -311,9 +313,7 @@ kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& se
 // What is pinned is gone for everybody else, so it must leave room for the largest live request;
 // otherwise the prompt is merely cached.
 void Scheduler::pin(Sequence& sequence) {
-  const int most = sequence.request.pins_max;
-  sequence.too_many_pinned = most > 0 && std::ssize(pins_) >= most;
-  if (sequence.too_many_pinned) return;
+  if (pins_.size() >= kPinsMax) return;  // however many are asked for at once
   const size_t whole = static_cast<size_t>(sequence.prompt_count / capacity_.block_tokens);
   name_blocks(sequence);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(whole);

@@ -79,9 +79,8 @@ struct Sequence {
   std::unique_ptr<DiskTier::Load> load;       // what is read for it while it waits
   bool looked_on_disk = false;                // since it is next in line
   std::unique_ptr<PeerTier::Load> peer_load;  // what is fetched for it while it waits
-  bool too_many_pinned = false;
-  int pinned_tokens = 0;     // of its prompt, for good
-  int cached_from_peer = 0;  // of `cached`
+  int pinned_tokens = 0;                      // of its prompt, for good
+  int cached_from_peer = 0;                   // of `cached`
   bool was_scheduled = false;
   // Where the prompt's log-probabilities are asked: those of its tokens but the first, as far as
   // steps are committed. They go out with the first token.

@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "engine/modelled_executor.h"
+#include "engine/pinned_at_start.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
@@ -364,14 +365,14 @@ TEST_F(Tiers, what_is_unpinned_while_it_is_computed_is_not_pinned) {
 }
 
 // However many are asked for at once.
-TEST_F(Tiers, no_more_are_pinned_than_a_request_allows) {
-  make(capacity(0, 0), kv::DiskWrites::kSelective);
+TEST_F(Tiers, no_more_than_64_are_pinned) {
+  ExecutorCapacity many = capacity(0, 0);
+  for (kv::GroupCapacity& group : many.groups) group.block_counts[kv::kDevice] = 400;
+  make(many, kv::DiskWrites::kSelective);
   int pinned = 0;
-  int too_many = 0;
-  for (uint64_t i = 1; i <= 3; ++i) {
+  for (uint64_t i = 1; i <= 70; ++i) {
     request::GenerationRequest request = request_of(i, "", "", 16);
     request.pin_prefix = true;
-    request.pins_max = 1;
     ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
   }
   while (!scheduler_->idle()) {
@@ -380,23 +381,21 @@ TEST_F(Tiers, no_more_are_pinned_than_a_request_allows) {
       executor_->submit(std::move(plan));
       scheduler_->commit(executor_->collect());
     }
+    scheduler_->check_integrity();
     scheduler_->take_events(events_);
     for (Scheduler::Event& event : events_) {
-      if (!event.end) continue;
-      pinned += event.end->pinned_tokens > 0 ? 1 : 0;
-      too_many += event.end->too_many_pinned ? 1 : 0;
+      if (event.end) pinned += event.end->pinned_tokens > 0 ? 1 : 0;
     }
   }
-  EXPECT_EQ(pinned, 1);
-  EXPECT_EQ(too_many, 2);
-  EXPECT_EQ(scheduler_->ledger().prefixes->size(), 1u);
+  EXPECT_EQ(pinned, 64);
+  EXPECT_EQ(scheduler_->ledger().prefixes->size(), 64u);
 }
 
 // It is the operator's: erasing those without a name takes what they asked, and not that.
 TEST_F(Tiers, what_was_pinned_at_the_start_is_no_tenants) {
   make(capacity(40, 0), kv::DiskWrites::kSelective);
-  for (const char* const id : {PinnedPrefix::kOfStart, "prefix-1"}) {
-    request::GenerationRequest request = request_of(id == PinnedPrefix::kOfStart ? 1 : 2);
+  for (const std::string_view id : {kPinnedAtStart, std::string_view("prefix-1")}) {
+    request::GenerationRequest request = request_of(id == kPinnedAtStart ? 1 : 2);
     request.id = id;
     request.pin_prefix = true;
     ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
@@ -405,7 +404,7 @@ TEST_F(Tiers, what_was_pinned_at_the_start_is_no_tenants) {
   scheduler_->erase_tenant("");
   scheduler_->check_integrity();
   ASSERT_EQ(scheduler_->ledger().prefixes->size(), 1u);
-  EXPECT_TRUE(scheduler_->ledger().prefixes->front().is_of_start());
+  EXPECT_EQ(scheduler_->ledger().prefixes->front().id, kPinnedAtStart);
   EXPECT_EQ(run(1, "", "", 72).end.cached_tokens, 64);
   EXPECT_EQ(run(2, "", "", 72).end.cached_tokens, 0);
 }

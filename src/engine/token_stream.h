@@ -47,7 +47,6 @@ struct StreamEnd {
   kv::PerTier<int> cached_by_tier{};  // of these, by where they lay
   int cached_from_peer = 0;           // and those that were fetched from another worker
   int pinned_tokens = 0;              // of the prompt, where that was asked for and there was room
-  bool too_many_pinned = false;       // so many are pinned as that request allowed, or more
   int output_tokens = 0;
   int draft_tokens = 0;           // guesses that were computed for it
   int accepted_draft_tokens = 0;  // of these, emitted

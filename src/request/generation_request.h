@@ -161,7 +161,6 @@ struct GenerationRequest {
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
   int pin_room_tokens = 0;  // that a request must still find room for then; 0: it need not
-  int pins_max = 0;         // only while fewer are pinned; 0: however many
   // What was found of its prompt is said with its first token.
   bool tells_found = false;
   // Its prompt was counted here, when it was asked for a token of it ahead of its time.

@@ -122,8 +122,9 @@ class Pinning : public std::enable_shared_from_this<Pinning> {
     if (batch.end->error) {
       return exchange_->send(error_reply(api::api_error(*batch.end->error)));
     }
-    if (batch.end->too_many_pinned) return exchange_->send(too_many());
     if (batch.end->pinned_tokens == 0) {
+      // Others may have come meanwhile.
+      if (pinned_of(*model_).size() >= kPinnedPrefixesMax) return exchange_->send(too_many());
       return exchange_->send(refusal(507,
                                      "pinned, it would leave less room than the longest request "
                                      "needs; it is merely cached",
@@ -187,7 +188,6 @@ void add_prefix(const Services& services, const net::HttpRequest& request,
   work.stop.max_new_tokens = 1;
   work.pin_prefix = true;
   work.pin_room_tokens = (*model)->context_max;
-  work.pins_max = kPinnedPrefixesMax;  // others may come meanwhile
   const std::string id = work.id;
   Result<engine::TokenStream> stream = (*model)->engine.submit(std::move(work));
   if (!stream.ok()) return refuse(stream.error());
