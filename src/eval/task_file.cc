@@ -259,13 +259,14 @@ Result<Task> own_task(const Json& line) {
   if ((messages == nullptr) == !prompt) return wrong("a task wants one of `messages` and `prompt`");
   if (messages != nullptr && !messages->is_array()) return wrong("`messages` wants an array");
   task.request = prompt ? asking(*prompt) : Json(Json::Object{{"messages", *messages}});
-  for (const char* name : {"tools", "tool_choice", "response_format"}) {
+  for (const char* name : {"tools", "tool_choice", "response_format", "reasoning_effort"}) {
     if (const Json* value = line.find(name); value != nullptr) task.request.set(name, *value);
   }
   TRY_ASSIGN(task.expected, expectation_of(*line.find("expect")));
   for (const Json::Member& member : line.as_object()) {
-    constexpr std::string_view kKnown[] = {"id",          "messages",        "prompt", "tools",
-                                           "tool_choice", "response_format", "expect"};
+    constexpr std::string_view kKnown[] = {
+        "id",          "messages",        "prompt",           "tools",
+        "tool_choice", "response_format", "reasoning_effort", "expect"};
     if (std::ranges::find(kKnown, member.key) == std::end(kKnown)) {
       return wrong(fmt::format("`{}` is no member of a task; those are {}", member.key,
                                fmt::join(kKnown, ", ")));
