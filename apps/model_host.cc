@@ -76,7 +76,9 @@ std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
   if (local == nullptr) {
-    return {{"executor", "modelled"}, {"fingerprint", model.fingerprint()}};
+    return {{"executor", "modelled"},
+            {"fingerprint", model.fingerprint()},
+            {"chat_template", model.chat_template_name()}};
   }
   const cost_model::Footprint& footprint = local->footprint();
   std::string load_mode(load_mode_name(model.load_choice().mode));
@@ -91,6 +93,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   std::vector<std::pair<std::string, std::string>> facts = {
       {"executor", "local"},
       {"fingerprint", model.fingerprint()},
+      {"chat_template", model.chat_template_name()},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
       {"tensor_parallel_size", std::to_string(std::max<size_t>(local->ranks().size(), 1))},

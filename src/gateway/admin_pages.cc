@@ -330,9 +330,17 @@ void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Ex
   // Of what it does not know more would be erased than was asked for.
   const Result<void> known = net::check_query(request.query, {"tenant"});
   if (!known.ok()) return exchange->send(refusal(api::api_error(known.error())));
-  fleet.erase(net::query_value(request.query, "tenant"), [exchange](const Fleet::Erased& erased) {
-    exchange->post([exchange, answer = erased_answer(erased)] { exchange->send(answer); });
-  });
+  const std::optional<std::string> tenant = net::query_value(request.query, "tenant");
+  const bool is_all = request.path == kEraseTenant;
+  if (is_all && !tenant) {
+    return exchange->send(refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "?tenant= says whose is to be erased", "tenant"})));
+  }
+  fleet.erase(
+      is_all ? Fleet::EraseWhat::kKept : Fleet::EraseWhat::kComputed, tenant,
+      [exchange](const Fleet::Erased& erased) {
+        exchange->post([exchange, answer = erased_answer(erased)] { exchange->send(answer); });
+      });
 }
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {

@@ -108,6 +108,7 @@ class Fleet {
     std::optional<Decoder> decoder = {};
     // Another worker that has more of the prompt; port 0: none.
     cluster::RunEnvelope::Peer peer = {};
+    uint64_t peer_serial = 0;  // of that worker
   };
   // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
   // those in `excluded`; none: no worker takes requests.
@@ -181,8 +182,8 @@ class Fleet {
   void note_first_token(const Assignment& assignment, double seconds);
   void note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens);
   void note_output(std::string_view pool, int64_t tokens);
-  // Another worker was warm for what `from` goes on with, after so long; it fetched so much.
-  void note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens);
+  // It was warm for what another worker had begun, after so long; it fetched so much from there.
+  void note_hand_over(const Assignment& target, double seconds, int64_t fetched_tokens);
   // The same of a request that began so long after it was sent.
   void note_fetched(const Assignment& at_worker, double seconds, int64_t fetched_tokens);
   SplitConfig split_of(std::string_view pool) const;
@@ -204,13 +205,16 @@ class Fleet {
   // gets none. An error says why not; kNotFound: there is no worker of that name.
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);
   // No worker of ours finds anything any more of what was computed for this tenant (none: for
-  // anybody), in any tier. `done`: once all have answered, some seconds later at most; on a thread
-  // of the client's, or here where there is none.
+  // anybody), in any tier; of all that is kept of a tenant, also of what is stored of it. `done`:
+  // once all have answered, some seconds later at most (a minute, where stores are erased); on a
+  // thread of the client's, or here where there is none.
+  enum class EraseWhat { kComputed, kKept };
   struct Erased {
     int workers = 0;                  // that have done it
     std::vector<std::string> failed;  // that have not said so
   };
-  void erase(const std::optional<std::string>& tenant, std::function<void(const Erased&)> done);
+  void erase(EraseWhat what, const std::optional<std::string>& tenant,
+             std::function<void(const Erased&)> done);
 
   struct Row {
     std::string name;
@@ -450,7 +454,8 @@ class Fleet {
                 std::vector<CostTerms>* explained) const;
   void keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const;
   bool may_decide_late(std::string_view pool) const;
-  SplitRequest split_request(const Wanted& wanted, const CostRequest& request) const;
+  SplitRequest split_request(const Wanted& wanted, const CostRequest& request,
+                             std::optional<size_t> decode) const;
   std::optional<SplitPair> best_pair(const Wanted& wanted, const CostRequest& request,
                                      const std::vector<CostCandidate>& all) const;
   static bool may_take_over(const Worker& worker, const Wanted& wanted);
@@ -465,8 +470,13 @@ class Fleet {
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
   // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
   void price_fetches_of(const Wanted& wanted, int64_t now_ns, std::vector<CostCandidate>& all);
+  std::optional<double> fetch_token_s(const FetchPaces& paces, size_t from, size_t to,
+                                      int64_t now_ns) const;
+  std::vector<double> fetch_times(const Wanted& wanted, std::span<const int64_t> hits,
+                                  size_t chosen, int64_t now_ns) const;
   cluster::RunEnvelope::Peer peer_for(const Wanted& wanted, size_t chosen,
-                                      const std::vector<CostCandidate>& all, int64_t now_ns) const;
+                                      const std::vector<CostCandidate>& all, int64_t now_ns,
+                                      uint64_t& serial) const;
   // Each of them the median of what the pool's workers say.
   cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;
@@ -498,7 +508,7 @@ class Fleet {
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
-  std::map<std::string, FetchPace, std::less<>> fetch_paces_;       // likewise
+  std::map<std::string, FetchPaces, std::less<>> fetch_paces_;      // by serials; likewise
   std::map<std::string, std::string, std::less<>> fingerprints_;    // that pools' workers have
   int64_t names_doubted_ = 0;
   int64_t index_resyncs_ = 0;

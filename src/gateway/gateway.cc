@@ -709,7 +709,8 @@ void Gateway::handle_admin(const net::HttpRequest& request,
     return exchange->send(net::json_response(ledger_body()));
   }
   if (is_rollout_path(request.path)) return exchange->send(rollout_answer(request, rollouts_));
-  if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
+  const bool erases = request.path == "/v1/reset_prefix_cache" || request.path == kEraseTenant;
+  if (erases) return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;
   for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});
   exchange->send(admin_answer(request, {.fleet = fleet_,

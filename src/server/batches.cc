@@ -251,6 +251,23 @@ Result<StoredBatch> Batches::cancel(const store::BatchStore::Key& key) {
   return cancelled;  // one that waits for its disk ends when it goes on
 }
 
+// What runs has nobody to write its answers down for any more.
+Result<int64_t> Batches::erase(const std::string& owner) {
+  for (auto one = runs_.begin(); one != runs_.end();) {
+    const std::shared_ptr<Run> run = *one;
+    if (run->batch.owner != owner) {
+      ++one;
+      continue;
+    }
+    run->ended = true;
+    leave(*run);
+    one = runs_.erase(one);
+  }
+  TRY_ASSIGN(const int64_t erased, parts_.store.erase(owner));
+  pump();
+  return erased;
+}
+
 void Batches::begin(StoredBatch batch) {
   const auto run = std::make_shared<Run>();
   run->batch = std::move(batch);
