@@ -219,10 +219,11 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "http2", "threads",
-                         "keys_file", "workers_file", "rollouts_file", "fleet_key_file", "retries",
-                         "retry_budget", "resume_budget", "drain_seconds", "index_bytes",
-                         "allowed_cidrs", "zone", "dns_server", "region", "region_secret_file"}));
+  TRY(table.expect_only({"listen",        "admin",          "grpc_listen", "allowed_hosts",
+                         "http2",         "threads",        "keys_file",   "workers_file",
+                         "rollouts_file", "fleet_key_file", "retries",     "retry_budget",
+                         "resume_budget", "drain_seconds",  "index_bytes", "allowed_cidrs",
+                         "zone",          "dns_server",     "region",      "region_secret_file"}));
   TRY(read_own_region(table, config.regions));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
