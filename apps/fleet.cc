@@ -18,6 +18,9 @@ namespace {
 
 using cli::Flag;
 
+constexpr std::chrono::seconds kAnswerMax{10};
+constexpr std::chrono::seconds kErasedMax{70};  // workers have a minute for it
+
 Flag admin_flag() {
   return {.name = "--admin",
           .value = "URL",
@@ -31,10 +34,10 @@ cli::Positional name_positional() {
 
 // What the gateway answers; its refusals are errors in its own words.
 Result<Json> ask(const cli::Arguments& arguments, std::string method, const std::string& path,
-                 std::string body = {}) {
+                 std::string body = {}, std::chrono::seconds time_max = kAnswerMax) {
   TRY_ASSIGN(net::HttpCall call,
              net::make_http_call(std::move(method), arguments.text("--admin") + path));
-  call.whole_time_max = std::chrono::seconds(10);
+  call.whole_time_max = time_max;
   call.body = std::move(body);
   TRY_ASSIGN(const net::HttpResponse response, net::http_fetch(std::move(call)));
   TRY_ASSIGN(Json json, Json::parse(response.body));
@@ -350,23 +353,28 @@ Result<void> set_role(const cli::Arguments& arguments) {
 Result<void> erase(const cli::Arguments& arguments) {
   std::string path = "/v1/reset_prefix_cache";
   if (arguments.has("--tenant")) {
-    path += "?tenant=" + net::percent_encode(arguments.text("--tenant"));
+    path = "/v1/erase_tenant?tenant=" + net::percent_encode(arguments.text("--tenant"));
   }
-  TRY(ask(arguments, "POST", path));
+  TRY(ask(arguments, "POST", path, {}, kErasedMax));
   return write_output("erased at all workers\n");
 }
 
 cli::Verb erase_verb() {
-  return {.name = "fleet erase",
-          .summary = "Makes all workers forget what they have computed, or one tenant's.",
-          .about =
-              "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
-              "peer; a disk forgets everybody's. Fails where a worker does not answer: what it\n"
-              "keeps on a disk under a key file is erased by pelton kv erase. What is computed\n"
-              "just then may be found afterwards.",
-          .flags = {admin_flag(), {.name = "--tenant", .value = "NAME", .help = "this one's only"}},
-          .examples = {"pelton fleet erase --tenant acme"},
-          .run = erase};
+  return {
+      .name = "fleet erase",
+      .summary = "Makes all workers forget what they have computed, or all of one tenant's.",
+      .about =
+          "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
+          "peer; a disk forgets everybody's. Of one tenant also stored responses, files,\n"
+          "batches and the keys that they were encrypted with are erased. Fails where a worker\n"
+          "does not answer: what it keeps on a disk is erased by pelton kv erase and pelton\n"
+          "store erase. What is computed or answered just then may be found afterwards.",
+      .flags = {admin_flag(),
+                {.name = "--tenant",
+                 .value = "NAME",
+                 .help = "this one's only, and all that is kept of it"}},
+      .examples = {"pelton fleet erase --tenant acme"},
+      .run = erase};
 }
 
 cli::Verb role_verb() {

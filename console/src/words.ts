@@ -198,6 +198,8 @@ export const words = {
     lost: "Lost",
     alarm: "Facts are missing, old or impossible: nothing goes down.",
     failure: "It does not start: {why}",
+    outdated: "Outdated replicas, {count}: {which}. They stay until they are stopped; roll = true replaces them.",
+    rolling: "Outdated replicas, {count}: {which}. They are replaced one by one.",
     role: "{pool}: {role}",
     roles: { prefill: "replicas that compute prompts (prefill)", decode: "replicas that go on with answers (decode)" },
     terms: "Every term of the rule",

@@ -29,7 +29,7 @@ std::optional<Fleet::Command> command_of(std::string_view word);
 
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore
-//   POST /v1/reset_prefix_cache?tenant=T
+//   POST /v1/reset_prefix_cache?tenant=T, /v1/erase_tenant?tenant=T
 //   GET  /v1/limits?tenant=T, /v1/index?name=NAME
 //   GET  /metrics
 // Of a pool whose replicas come and go.
@@ -54,6 +54,7 @@ struct AdminSource {
   const std::function<void(telemetry::PrometheusText&)>& more_metrics;
 };
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source);
+inline constexpr std::string_view kEraseTenant = "/v1/erase_tenant";
 // Workers answer in their own time: nobody else's admin request waits for them.
 void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                   Fleet& fleet);

@@ -14,6 +14,7 @@
 #include "cluster/worker_role.h"
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
+#include "gateway/region_config.h"
 #include "gateway/rollout.h"
 #include "gateway/scaling_config.h"
 #include "gateway/split_config.h"
@@ -78,6 +79,11 @@ struct WorkerConfig {
   // are met.
   cluster::WorkerRole role{};
   int bootstrap_port = 8998;
+  // The gateway of this region (fleet_regions.cc), whom to believe there, and its key; "": a
+  // worker.
+  std::string region = {};
+  std::shared_ptr<const net::TlsTrust> trust = {};
+  std::string api_key = {};
 
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
@@ -181,6 +187,7 @@ struct GatewayConfig {
   std::vector<std::string> allowed_cidr_texts;  // as they are written
   AutoscalerConfig autoscaler;
   ZoneConfig zones;
+  RegionsConfig regions;
   net::HostPort dns_server;  // who is asked for services; port 0: as /etc/resolv.conf says
   EtcdConfig etcd;
   KubernetesConfig kubernetes;
@@ -191,6 +198,9 @@ struct GatewayConfig {
   std::shared_ptr<const KeyScopes> key_scopes;
   std::vector<WorkerConfig> workers;
 };
+
+// For each pool the gateway of each other region, as a worker.
+std::vector<WorkerConfig> region_workers(const GatewayConfig& config);
 
 // Whether a worker that named its own address (in a registry) may be believed (GW-04): one of
 // `allowed`, or, where there are none, of a private network, but not this machine's.

@@ -205,6 +205,19 @@ void put_etcd(std::string& out, const EtcdConfig& etcd) {
   put_text(out, "key_file", etcd.key_file);
 }
 
+void put_regions(std::string& out, const RegionsConfig& regions) {
+  for (const RegionConfig& region : regions.others) {
+    out += "\n[[region]]\n";
+    put_text(out, "name", region.name);
+    put_text(
+        out, "gateway",
+        (region.tls ? "https://" : "http://") + net::format_host_port(region.host, region.port));
+    put_text(out, "key_file", region.key_file);
+    put_text(out, "ca_file", region.ca_file);
+    put(out, "egress_per_gb", fmt::format("{}", region.egress_per_gb));
+  }
+}
+
 }  // namespace
 
 std::string scaling_text(const ScalingConfig& scaling) {
@@ -236,6 +249,8 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
   put_text(out, "zone", config.zones.own);
+  put_text(out, "region", config.regions.own);
+  put_text(out, "region_secret_file", config.regions.secret_file);
   if (config.dns_server.port != 0) {
     put_text(out, "dns_server",
              net::format_host_port(config.dns_server.host, config.dns_server.port));
@@ -248,6 +263,7 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "api", quoted(config.kubernetes.api));
   put(out, "token_file", quoted(config.kubernetes.token_file));
   put(out, "ca_file", quoted(config.kubernetes.ca_file));
+  put_regions(out, config.regions);
   for (const PoolConfig& pool : config.pools) put_pool(out, pool);
   for (const RouteConfig& route : config.routes) put_route(out, route);
   for (const TenantConfig& tenant : config.tenants) {

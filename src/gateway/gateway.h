@@ -33,6 +33,7 @@
 #include "gateway/pool_gate.h"
 #include "gateway/prompt_namer.h"
 #include "gateway/quarantine.h"
+#include "gateway/region_watch.h"
 #include "gateway/relay.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
@@ -173,6 +174,24 @@ class Gateway {
   std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request,
                                               const Asker& asker) const;
   net::HttpResponse health() const;
+  // Between regions (gateway_regions.cc). GET /v1/regions/summary, for other regions' gateways;
+  // none: it is no such request, or none that may be answered.
+  std::optional<net::HttpResponse> region_summary(const net::HttpRequest& request,
+                                                  const Asker& asker) const;
+  // Whether another region's gateway asks, whose tenant the caller is then.
+  struct ForRegion {
+    bool comes = false;
+    std::string stays_in;  // the region that it may not leave; empty: any
+  };
+  static ForRegion for_region(const net::HttpHeaders& headers, Caller& caller);
+  // The region that the request stays in, by its key, its tenant and its header; empty: any. Error:
+  // what it asks for is not for it.
+  static Result<std::string> region_asked(const GatewayConfig& config, const Asker& asker,
+                                          const net::HttpHeaders& headers, const ForRegion& from);
+  std::string regions_body() const;
+  // Which no worker of the pool could answer; none: one may.
+  std::optional<api::ApiError> unanswerable(const net::HttpRequest& request,
+                                            const std::string& pool, bool wakes) const;
   std::vector<api::ModelCard> models(const Asker& asker) const;
   // As its list has it: a worker may have models that the asker is not to know of.
   net::HttpResponse model_answer(const net::HttpRequest& request, const Asker& asker) const;
@@ -265,6 +284,10 @@ class Gateway {
   std::atomic<bool> ends_ = false;
   ArmTable arms_;
   Fleet fleet_;
+  RegionWatch region_watch_;
+  mutable std::mutex region_mutex_;
+  mutable std::string region_own_;                   // guarded by region_mutex_, as the next
+  mutable std::unique_ptr<RegionBook> region_book_;  // null: nobody has asked yet
   Rollouts rollouts_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next
   PromptNamer namer_;

@@ -63,6 +63,8 @@ class Relay final : public WorkerListener,
     std::string pool;
     std::string model;   // empty: none is named
     std::string region;  // that it stays in; empty: any
+    // It has come from another region's gateway, and goes to none.
+    bool stays_here = false;
     RoutedPrompt prompt;
     std::string request_id;
     access::Principal principal;
@@ -220,6 +222,7 @@ class Relay final : public WorkerListener,
   void note_fetched();
   void note_harmless();       // the worker has begun it and lives
   bool begun() const;         // something of the answer has been said
+  bool is_sound() const;      // its bytes are sound, no events
   size_t said_count() const;  // tokens of it, of all choices
   // The next attempt after one that failed so, or the end.
   void go_on(Failure failure);

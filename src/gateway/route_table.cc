@@ -49,10 +49,15 @@ bool is_in_reach(const GatewayConfig& config, const Asker& asker, const PoolConf
   const TenantConfig* rules = tenant_of(config, asker.tenant);
   const std::string of_tenant = rules == nullptr ? std::string() : rules->region;
   const std::string of_key = asker.scope == nullptr ? std::string() : asker.scope->region;
+  const std::string narrowed(asker.region);
+  // Its gateway there stands for a worker of each pool.
+  const auto is_there = [&](const std::string& region) {
+    return is_or_any(region, pool.region) || config.regions.has(region);
+  };
   if (pool.region == PoolConfig::kRegionOfWorker) {
     return is_or_any(of_tenant, of_key) || of_key.empty();
   }
-  return is_or_any(of_tenant, pool.region) && is_or_any(of_key, pool.region);
+  return is_there(of_tenant) && is_there(of_key) && is_there(narrowed);
 }
 
 bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
@@ -139,6 +144,7 @@ bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& 
 }
 
 std::string region_of(const GatewayConfig& config, const Asker& asker) {
+  if (!asker.region.empty()) return std::string(asker.region);
   if (asker.scope != nullptr && !asker.scope->region.empty()) return asker.scope->region;
   const TenantConfig* rules = tenant_of(config, asker.tenant);
   return rules == nullptr ? std::string() : rules->region;

@@ -23,6 +23,7 @@ namespace pelton::gateway {
 struct Asker {
   std::string_view tenant;
   const KeyScope* scope = nullptr;  // null: nothing does
+  std::string_view region = {};     // that its request is narrowed to; empty: to none
 
   static Asker of(const GatewayConfig& config, const access::Principal& principal) {
     const KeyScopes* scopes = config.key_scopes.get();
