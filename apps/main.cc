@@ -117,6 +117,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::bench_sweep_verb(),
                                           apps::bench_history_verb(),
                                           apps::bench_bandwidth_verb(),
+                                          apps::bench_exchange_verb(),
                                           apps::bench_gateway_verb(),
                                           apps::bench_kv_verb(),
                                           apps::pull_verb(),
@@ -133,6 +134,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
   for (pelton::cli::Verb& verb : apps::weights_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::store_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(apps::capacity_plan_verb());
+  verbs.push_back(apps::availability_verb());
   for (pelton::cli::Verb& verb : apps::chain_verbs()) verbs.push_back(std::move(verb));
   return verbs;
 }

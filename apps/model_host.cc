@@ -24,6 +24,7 @@
 #include "apps/sampling_defaults.h"
 #include "apps/served_adapters.h"
 #include "apps/speech_flags.h"
+#include "apps/transcription_flags.h"
 #include "apps/vector_flags.h"
 #include "apps/verbs.h"
 #include "base/log_context.h"
@@ -75,7 +76,9 @@ std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
   if (local == nullptr) {
-    return {{"executor", "modelled"}, {"fingerprint", model.fingerprint()}};
+    return {{"executor", "modelled"},
+            {"fingerprint", model.fingerprint()},
+            {"chat_template", model.chat_template_name()}};
   }
   const cost_model::Footprint& footprint = local->footprint();
   std::string load_mode(load_mode_name(model.load_choice().mode));
@@ -90,6 +93,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   std::vector<std::pair<std::string, std::string>> facts = {
       {"executor", "local"},
       {"fingerprint", model.fingerprint()},
+      {"chat_template", model.chat_template_name()},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
       {"tensor_parallel_size", std::to_string(std::max<size_t>(local->ranks().size(), 1))},
@@ -281,7 +285,7 @@ std::string line_of(node::LoadedModel& model, const std::string& id) {
       local == nullptr
           ? "scripted answers, no model"
           : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
-  if (capacity.whole_prompts) {
+  if (!capacity.generates()) {
     return fmt::format("{}: {}; embeddings and scores; texts of at most {} tokens, {} in a batch",
                        cli::without_controls(id), device,
                        cli::format_count(capacity.context_tokens_max),
@@ -327,7 +331,7 @@ std::vector<Flag> chat_answer_flags() {
 std::vector<Flag> flags_of_one_model() {
   std::vector<Flag> flags = answer_flags();
   for (auto more : {model_flags(), batch_flags(), queue_flags(), prompt_flags(), speech_flags(),
-                    lora_flags()}) {
+                    transcription_flags(), lora_flags()}) {
     std::move(more.begin(), more.end(), std::back_inserter(flags));
   }
   std::erase_if(flags, [](const Flag& flag) { return flag.name == "--threads"; });
@@ -407,6 +411,7 @@ Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& argumen
   given.aliases = arguments.list("--alias");
   TRY_ASSIGN(std::vector<node::NamedModel> named, node::name_models(given));
   TRY(check_lora_bases(arguments, named));
+  TRY(check_speech_decoders(arguments, named));
   return named;
 }
 
@@ -467,7 +472,8 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
               .options = {},
               .is_only = is_only,
               .has_unnamed_modules = is_only,
-              .has_unnamed_folders = is_only};
+              .has_unnamed_folders = is_only,
+              .has_unnamed_speech = is_only};
     TRY_ASSIGN(plan.options, options_of(*arguments, parts_.clock));
     plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, is_only);
     Start& start = starts.emplace_back();
@@ -525,6 +531,7 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
   // What the server's flags say of adapters is of the models that it began with.
   plan.has_unnamed_modules = says("--lora-modules");
   plan.has_unnamed_folders = says("--lora-folder");
+  plan.has_unnamed_speech = says("--speech-decoder");
   const bool says_bytes = says("--kv-cache-memory");
   const bool says_share = says("--memory-utilization");
   if (says_bytes && !says_share) plan.options.executor.memory_utilization.reset();
@@ -595,6 +602,9 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   hosted->served.emplace(served_model(*plan.arguments, *hosted->loaded, plan.named, parts_.clock));
   hosted->served->limits = parts_.limits(options.engine);
   TRY(read_vector_use(*plan.arguments, *hosted->loaded, *hosted->served, parts_.log));
+  SpeechOwner speaker{.names = plan.named.aliases, .has_unnamed = plan.has_unnamed_speech};
+  speaker.names.push_back(plan.named.id);
+  TRY(read_speech(*plan.arguments, speaker, *hosted->served, parts_.log));
   TRY(add_adapters(plan, *hosted, stopped));
   TRY(finish(plan, *hosted));
   hosted->line = line_of(*hosted->loaded, plan.named.id);

@@ -93,6 +93,7 @@ class ModelHost {
     // Whether words of --lora-modules and --lora-folder that name no model are its own.
     bool has_unnamed_modules = true;
     bool has_unnamed_folders = true;
+    bool has_unnamed_speech = true;  // likewise of --speech-decoder
   };
 
   // Errors: kInvalidArgument with the field.

@@ -33,6 +33,7 @@
 #include "apps/sleep_flags.h"
 #include "apps/speech_flags.h"
 #include "apps/tool_flags.h"
+#include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "apps/weights_from.h"
@@ -305,6 +306,7 @@ cli::Verb serve_verb() {
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
+                   "pelton serve ./orpheus-3b --speech-decoder ./snac_24khz",
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0",
                    "pelton serve ./model --batches ./batches --grpc-port 9001 --tool-server "
                    "python=http://127.0.0.1:8001/mcp"},
@@ -315,8 +317,8 @@ cli::Verb serve_verb() {
   };
   for (const auto part : {&answer_flags, &request_flags, &model_name_flags, &listener_flags,
                           &batch_flags, &kv_disk_flags, &queue_flags, &prompt_flags, &speech_flags,
-                          &lora_flags, &model_flags, &response_store_flags, &tool_flags,
-                          &batches_flags, &sleep_flags, &life_flags, &guard_flags}) {
+                          &transcription_flags, &lora_flags, &model_flags, &response_store_flags,
+                          &tool_flags, &batches_flags, &sleep_flags, &life_flags, &guard_flags}) {
     for (Flag& flag : part()) verb.flags.push_back(std::move(flag));
   }
   verb.flags.push_back(connections_flag());

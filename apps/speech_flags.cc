@@ -1,130 +1,194 @@
 #include "apps/speech_flags.h"
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 
-#include "base/digest.h"
-#include "base/file.h"
-#include "cli/human_size.h"
-#include "cli/terminal.h"
-#include "media/sound_reader.h"
+#include "base/check.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+#include "models/snac.h"
+#include "server/speech_use.h"
+#include "speech/audio_windows.h"
 
 namespace pelton::apps {
 namespace {
 
 using cli::Flag;
 
-constexpr size_t kConfigBytesMax = size_t{4} << 20;
+constexpr size_t kVoicesMax = 256;
+constexpr size_t kVoiceBytesMax = 64;
 
-std::string bytes_text(int64_t bytes) {
-  return cli::format_bytes(static_cast<double>(bytes));
-}
-
-// What its texts depend on besides their requests: its configuration and its kernels.
-std::string fingerprint(const std::string& folder, const node::LoadedSpeechModel& model) {
-  std::string all(model.kernels_name());
-  for (const char* file : {"/config.json", "/generation_config.json"}) {
-    const Result<std::string> text = base::read_file(folder + file, kConfigBytesMax);
-    if (text.ok()) all += *text;
+// Of "MODEL=DIR" with a model of these names the folder: by the longest that fits, as both may hold
+// an "=". Nothing: it names none of them.
+std::optional<std::string> decoder_of(const std::string& word,
+                                      const std::vector<std::string>& names) {
+  size_t longest = 0;
+  for (const std::string& name : names) {
+    if (word.starts_with(name + "=")) longest = std::max(longest, name.size() + 1);
   }
-  return base::sha256(all + std::to_string(model.memory().weights)).substr(0, 16);
+  return longest == 0 ? std::nullopt : std::optional(word.substr(longest));
 }
 
-std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedSpeechModel& model,
-                                                               const std::string& fingerprint) {
-  const node::LoadedSpeechModel::Memory& memory = model.memory();
-  const std::string ffmpeg = media::find_ffmpeg();
-  return {{"executor", "transcriber"},
-          {"fingerprint", fingerprint},
-          {"kernels", std::string(model.kernels_name())},
-          {"ffmpeg", ffmpeg.empty() ? "not installed" : ffmpeg},
-          {"memory", fmt::format("weights={} workspace={} sound={} total={}", memory.weights,
-                                 memory.workspace, memory.sound, memory.bytes())}};
+std::vector<std::string> names_of(const node::NamedModel& model) {
+  std::vector<std::string> names = model.aliases;
+  names.push_back(model.id);
+  return names;
+}
+
+// A SNAC decoder whose codes are Orpheus' frames. Each thread has kernels of its own over the same
+// weights.
+class SnacVocoder final : public speech::Vocoder {
+ public:
+  static Result<std::unique_ptr<SnacVocoder>> load(const std::string& folder,
+                                                   kernels::KernelChoice choice, int threads) {
+    auto made = std::make_unique<SnacVocoder>();
+    for (int i = 0; i < threads; ++i) {
+      made->pools_.push_back(std::make_unique<base::ThreadPool>(
+          base::ThreadPool::Options{.threads = 1, .pin = false}));
+      TRY_ASSIGN(auto kernels, kernels::make_kernels(choice, *made->pools_.back()));
+      made->kernels_.push_back(std::move(kernels));
+    }
+    TRY_ASSIGN(made->snac_, models::Snac::load(folder, *made->kernels_.front()));
+    const models::SnacConfig& config = made->snac_->config();
+    if (std::ranges::equal(config.strides, speech::kStrideOfBook)) return made;
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{}: vq_strides must be [4, 2, 1], as Orpheus' frames have them", folder),
+        "speech-decoder"};
+  }
+
+  int book_size() const { return snac_->config().book_size; }
+  int sample_rate() const override { return snac_->config().sample_rate; }
+  int frame_samples() const override {
+    return snac_->config().samples_per_frame() * speech::kStrideOfBook[0];
+  }
+  int threads() const override { return static_cast<int>(kernels_.size()); }
+
+  std::vector<float> kept_frame(const speech::AudioWindow& window, int thread) override {
+    const auto books = speech::books_of(window);
+    const models::Snac::Samples kept{
+        .begin = int64_t{frame_samples()} * static_cast<int64_t>(speech::kKeptFrame),
+        .count = frame_samples()};
+    auto samples = snac_->decode(books, kept, *kernels_[static_cast<size_t>(thread)]);
+    CHECK(samples.ok(), "codes are looked at before they come here");
+    return *std::move(samples);
+  }
+
+ private:
+  std::vector<std::unique_ptr<base::ThreadPool>> pools_;
+  std::vector<std::unique_ptr<kernels::Kernels>> kernels_;  // each on its pool
+  std::unique_ptr<models::Snac> snac_;
+};
+
+Result<std::vector<std::string>> voices_of(const cli::Arguments& arguments) {
+  std::vector<std::string> voices;
+  std::string text = arguments.text("--speech-voices");
+  text += ',';
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t comma = text.find(',', begin);
+    const std::string voice = text.substr(begin, comma - begin);
+    begin = comma + 1;
+    const bool is_plain = !voice.empty() && voice.size() <= kVoiceBytesMax &&
+                          voice.find_first_of(" :\t\r\n") == std::string::npos;
+    if (is_plain && voices.size() < kVoicesMax) {
+      voices.push_back(voice);
+      continue;
+    }
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--speech-voices: '{}': 1 to {} names apart by commas, each of 1 to {} "
+                    "bytes without blanks and colons",
+                    voice, kVoicesMax, kVoiceBytesMax),
+        "speech-voices"};
+  }
+  return voices;
 }
 
 }  // namespace
 
 std::vector<Flag> speech_flags() {
-  return {{.name = "--max-audio-bytes",
-           .value = "SIZE",
-           .help = "of a speech model: the largest file that is read, as OpenAI's 25 MB",
-           .kind = Flag::Kind::kSize,
-           .default_text = "25MiB",
-           .least = 1,
-           .most = int64_t{31} << 20},
-          {.name = "--max-audio-seconds",
-           .value = "SECONDS",
-           .help = "of a speech model: the longest sound that is heard, for which memory is kept",
-           .kind = Flag::Kind::kNumber,
-           .default_text = "3600",
-           .least = 1,
-           .most = 86400},
-          {.name = "--max-num-transcriptions",
+  return {{.name = "--speech-decoder",
+           .value = "DIR",
+           .help = "the model's tokens are sound (Orpheus), which the SNAC decoder in this folder "
+                   "(or of this hub id) makes of them: /v1/audio/speech; of several models "
+                   "MODEL=DIR says which; may be given again",
+           .many = true},
+          {.name = "--speech-voices",
+           .value = "NAMES",
+           .help = "the voices that the model was trained with, apart by commas",
+           .default_text = "tara,leah,jess,leo,dan,mia,zac,zoe",
+           .only_with = {{"--speech-decoder"}}},
+          {.name = "--speech-threads",
            .value = "N",
-           .help = "of a speech model: files that wait or are heard; more are answered 429",
+           .help = "threads that decode sound, beside those that compute the model",
            .kind = Flag::Kind::kInteger,
-           .default_text = "64",
+           .default_text = "1",
            .least = 1,
-           .most = 4096}};
+           .most = 64,
+           .only_with = {{"--speech-decoder"}}}};
 }
 
-speech::ReadSound sound_reader(double seconds_max) {
-  const auto reader = std::make_shared<const media::SoundReader>(
-      media::SoundReader::Options{.seconds_max = seconds_max, .ffmpeg = media::find_ffmpeg()});
-  return [reader](const std::string& file, const std::function<bool()>& go_on) {
-    return reader->read(file, "the file", go_on);
-  };
+Result<void> check_speech_decoders(const cli::Arguments& arguments,
+                                   const std::vector<node::NamedModel>& models) {
+  if (!arguments.knows("--speech-decoder") || models.size() == 1) return {};
+  for (const std::string& word : arguments.list("--speech-decoder")) {
+    const bool is_named = std::ranges::any_of(models, [&](const node::NamedModel& model) {
+      return decoder_of(word, names_of(model)).has_value();
+    });
+    if (is_named) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--speech-decoder '{}': of several models MODEL=DIR says which one "
+                             "speaks",
+                             word),
+                 "speech-decoder"};
+  }
+  return {};
 }
 
-node::LoadedSpeechModel::Options speech_options(const cli::Arguments& arguments,
-                                                const std::string& kernels) {
-  const double seconds_max = arguments.number("--max-audio-seconds");
-  return {.kernels = kernels,
-          .threads = nullptr,
-          .read_sound = sound_reader(seconds_max),
-          .queue = {.waiting_max = static_cast<int>(arguments.integer("--max-num-transcriptions"))},
-          .audio_seconds_max = seconds_max};
-}
-
-server::ServedModel served_speech_model(const cli::Arguments& arguments, const std::string& folder,
-                                        node::LoadedSpeechModel& model,
-                                        const node::NamedModel& names, const base::Clock& clock) {
-  server::ServedModel served{
-      .id = names.id,
-      .aliases = names.aliases,
-      .created = clock.unix_ms() / 1000,
-      .context_max = model.config().target_positions,
-      .vocab_size = model.config().vocab_size,
-      .tokenizer = model.tokenizer(),
-      .chat = nullptr,
-      .stop_tokens = {model.config().end_of_text},
-      .engine = model.engine(),
-      .sampling = {},
-      .current_date = {},
-      .unknown_fields = arguments.has("--strict-fields") ? api::UnknownFields::kRefuse
-                                                         : api::UnknownFields::kWarn,
-      .state = std::make_unique<server::ModelState>(clock),
-  };
-  served.transcriber = &model.transcriber();
-  served.audio_bytes_max = arguments.integer("--max-audio-bytes");
-  served.fingerprint = fingerprint(folder, model);
-  served.runtime = [&model, print = served.fingerprint] { return runtime_facts(model, print); };
-  served.load_phases = {{"model", model.load_seconds()}};
-  served.limits = {
-      {"audio_bytes_max", served.audio_bytes_max},
-      {"audio_seconds_max", static_cast<int64_t>(arguments.number("--max-audio-seconds"))},
-      {"transcriptions_max", arguments.integer("--max-num-transcriptions")}};
-  return served;
-}
-
-std::string speech_line(const cli::Arguments& arguments, const node::LoadedSpeechModel& model,
-                        const std::string& id) {
-  const models::WhisperConfig& config = model.config();
-  return fmt::format(
-      "{}: {} kernels; speech to text, {}; files of at most {} and {:.0f} s; memory {}",
-      cli::without_controls(id), model.kernels_name(),
-      config.multilingual ? fmt::format("{} languages", config.languages.size()) : "English only",
-      bytes_text(arguments.integer("--max-audio-bytes")), arguments.number("--max-audio-seconds"),
-      bytes_text(model.memory().bytes()));
+Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& owner,
+                         server::ServedModel& served, base::Log& log) {
+  if (!arguments.knows("--speech-decoder")) return {};
+  std::optional<std::string> decoder;
+  std::optional<std::string> unnamed;
+  for (const std::string& word : arguments.list("--speech-decoder")) {
+    if (auto own = decoder_of(word, owner.names)) {
+      decoder = std::move(own);
+    } else if (owner.has_unnamed) {
+      unnamed = word;
+    }
+  }
+  if (!decoder) decoder = std::move(unnamed);
+  if (!decoder) return {};
+  if (!served.has_text) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--speech-decoder: '{}' has no tokenizer, so no text can be spoken", served.id),
+        "speech-decoder"};
+  }
+  TRY_ASSIGN(const kernels::KernelChoice choice,
+             kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(*decoder));
+  TRY_ASSIGN(
+      std::unique_ptr<SnacVocoder> vocoder,
+      SnacVocoder::load(folder, choice, static_cast<int>(arguments.integer("--speech-threads"))));
+  TRY_ASSIGN(std::vector<std::string> voices, voices_of(arguments));
+  auto tokens = speech::AudioTokens::of(served.tokenizer, vocoder->book_size(), served.vocab_size);
+  if (!tokens.ok()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--speech-decoder: '{}': {}", served.id, tokens.error().message),
+                 "speech-decoder"};
+  }
+  served.speech = std::make_shared<server::SpeechUse>(*std::move(tokens), std::move(voices),
+                                                      std::move(vocoder));
+  log.info(fmt::format("speech: {} voices; {} Hz, decoded by {} thread{} beside the model",
+                       served.speech->voices.size(), served.speech->queue.sample_rate(),
+                       arguments.integer("--speech-threads"),
+                       arguments.integer("--speech-threads") == 1 ? "" : "s"));
+  return {};
 }
 
 }  // namespace pelton::apps

@@ -1,37 +1,33 @@
-// What `pelton serve` says of the speech models among its models, and how one is loaded.
+// --speech-decoder and what else says how a served model's tokens become sound: of `serve`.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
-#include "node/loaded_speech_model.h"
 #include "node/model_names.h"
 #include "server/served_model.h"
 
 namespace pelton::apps {
 
-// --max-audio-bytes --max-audio-seconds --max-num-transcriptions.
 std::vector<cli::Flag> speech_flags();
 
-// Without threads, budget and name. `kernels`: --kernels.
-node::LoadedSpeechModel::Options speech_options(const cli::Arguments& arguments,
-                                                const std::string& kernels);
+// Whether each word of --speech-decoder says which of these models it is of. Errors:
+// kInvalidArgument.
+Result<void> check_speech_decoders(const cli::Arguments& arguments,
+                                   const std::vector<node::NamedModel>& models);
 
-// As the server sees it; `model` outlives it.
-server::ServedModel served_speech_model(const cli::Arguments& arguments, const std::string& folder,
-                                        node::LoadedSpeechModel& model,
-                                        const node::NamedModel& names, const base::Clock& clock);
-
-// "whisper: avx512 kernels; transcribes ...".
-std::string speech_line(const cli::Arguments& arguments, const node::LoadedSpeechModel& model,
-                        const std::string& id);
-
-// How files are read, of at most so many seconds.
-speech::ReadSound sound_reader(double seconds_max);
+// Fills served.speech, if the flags have a decoder for a model of these names: words that name no
+// model are meant where `has_unnamed`. Errors: kInvalidArgument naming the flag, and those of the
+// decoder's files.
+struct SpeechOwner {
+  std::vector<std::string> names = {};
+  bool has_unnamed = true;
+};
+Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& owner,
+                         server::ServedModel& served, base::Log& log);
 
 }  // namespace pelton::apps

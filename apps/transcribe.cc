@@ -9,7 +9,7 @@
 
 #include "apps/input.h"
 #include "apps/loading.h"
-#include "apps/speech_flags.h"
+#include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "audio/log_mel.h"
 #include "base/file.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/foreign_text.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/torch_file.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -20,6 +20,14 @@ Error bad(const std::string& path, const std::string& what) {
 }  // namespace
 
 Result<TensorFile> TensorFile::open(const std::string& path) {
+  return open_with(&parse_safetensors, path);
+}
+
+Result<TensorFile> TensorFile::open_torch(const std::string& path) {
+  return open_with(&parse_torch_file, path);
+}
+
+Result<TensorFile> TensorFile::open_with(Parse parse, const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) {
@@ -29,7 +37,7 @@ Result<TensorFile> TensorFile::open(const std::string& path) {
   if (!std::filesystem::is_regular_file(status)) return bad(path, "is not a regular file");
   TRY_ASSIGN(base::MappedFile mapped, base::MappedFile::open(path));
   TensorFile file(std::move(mapped));
-  TRY_ASSIGN(std::vector<StoredTensor> stored, parse_safetensors(file.file_.bytes(), path));
+  TRY_ASSIGN(std::vector<StoredTensor> stored, parse(file.file_.bytes(), path));
   for (StoredTensor& tensor : stored) {
     std::span<const uint8_t> bytes =
         file.file_.bytes().subspan(tensor.begin, tensor.end - tensor.begin);

@@ -1,6 +1,6 @@
-// A safetensors file that is no whole model, as drafters are published: its tensors by the names
-// they have, mapped read-only, every offset checked before use. Immutable after open; any thread
-// may read. Owned by who computes with it.
+// A file of tensors that is no whole model, as drafters and vocoders are published (safetensors, or
+// torch.save()'s): its tensors by the names they have, mapped read-only, every offset checked
+// before use. Immutable after open; any thread may read. Owned by who computes with it.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "checkpoint/safetensors.h"
 #include "tensor/tensor_view.h"
 
 namespace pelton::checkpoint {
@@ -20,6 +21,9 @@ class TensorFile {
  public:
   // `path`: one file; shards of one are not read. Errors: kNotFound, kBadCheckpoint.
   static Result<TensorFile> open(const std::string& path);
+  // The same of a PyTorch file (checkpoint/torch_file.h), in which nothing is executed. And
+  // kUnsupported.
+  static Result<TensorFile> open_torch(const std::string& path);
 
   // Tensors whose names begin with `from` are found with `to` instead: the same tensors have
   // several names in published files. kBadCheckpoint where one is there under both.
@@ -36,6 +40,9 @@ class TensorFile {
 
  private:
   explicit TensorFile(base::MappedFile file) : file_(std::move(file)) {}
+  using Parse = Result<std::vector<StoredTensor>> (*)(std::span<const uint8_t> file,
+                                                      const std::string& path);
+  static Result<TensorFile> open_with(Parse parse, const std::string& path);
 
   base::MappedFile file_;
   std::vector<std::vector<uint64_t>> realigned_;  // copies of tensors at odd offsets

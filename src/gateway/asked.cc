@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "gateway/asked_body.h"
 #include "net/multipart_form.h"
+#include "net/url.h"
 #include "rpc/grpc_frame.h"
 
 namespace pelton::gateway {
@@ -162,6 +163,9 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   }
   if (request.path == rpc::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
   if (auto model = model_of_card(request.path)) return *std::move(model);
+  if (request.path == "/v1/audio/voices") {
+    return net::query_value(request.query, "model").value_or("");
+  }
   if (request.body.empty()) return std::string();
   if (names_model_in_form(request)) return model_of_form(request);
   if (is_multipart(request)) return std::string();

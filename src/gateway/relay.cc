@@ -28,6 +28,7 @@ constexpr int kMovesMax = 16;
 constexpr int kWrongIncarnation = 409;
 constexpr int kAlreadyBegun = 425;
 constexpr size_t kWholeMax = size_t{256} << 20;
+constexpr std::string_view kSpeech = "/v1/audio/speech";
 
 // The worker has not what its request speaks of; another one may have.
 bool is_unknown_id(const net::HttpResponse& answer) {
@@ -126,7 +127,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .request_id = request_.request_id,
                               .may_split = !begun() && !request_.is_copy,
                               .source = split_source(),
-                              .may_stay = decides_late_});
+                              .may_stay = decides_late_,
+                              .stays_here = request_.stays_here});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -269,6 +271,7 @@ void Relay::change_pool(std::string pool) {
 // one. Whoever has begun an answer ends it.
 bool Relay::fall_back() {
   if (begun() || request_.gate || request_.fallback.empty()) return false;
+  left_arm_ = arm_failed_ = true;
   change_pool(std::move(request_.fallback.front()));
   request_.fallback.erase(request_.fallback.begin());
   tried_.clear();
@@ -627,6 +630,7 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
                         failure == Failure::kUnreadable || failure == Failure::kSilent;
   services_.fleet.note_outcome(assignment_,
                                is_fault ? Fleet::Outcome::kFailed : Fleet::Outcome::kNeither);
+  arm_failed_ = arm_failed_ || ((is_fault || failure == Failure::kDown) && !left_arm_);
   services_.log.info(fmt::format("request {} attempt {} at worker {}:{} is over: {}",
                                  request_.request_id, attempt_, assignment_.host, assignment_.port,
                                  why));
@@ -666,6 +670,10 @@ void Relay::go_on(Failure failure) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
   if (over_) return;
+  // Sound that has been heard is not made again from where it broke off.
+  if (streaming_ && !early_ && request_.http.path == kSpeech) {
+    return give_up(502, "worker_failed", "the worker failed amid its answer");
+  }
   if (request_.is_copy) return give_up(502, "worker_failed", "the worker that was tried failed");
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
@@ -723,6 +731,14 @@ void Relay::give_up(int status, std::string_view code, std::string_view message)
            .retry_after_s = status == 503 ? 1 : 0});
 }
 
+bool Relay::is_sound() const {
+  if (!head_ || early_) return false;
+  return std::ranges::any_of(head_->headers, [](const auto& field) {
+    return net::equals_without_case(field.first, "Content-Type") &&
+           field.second.starts_with("audio/");
+  });
+}
+
 void Relay::give_up(api::ApiError error) {
   over_ = true;
   note_over(ArmFigures::Outcome::kError, streaming_ ? 200 : error.status);
@@ -733,6 +749,11 @@ void Relay::give_up(api::ApiError error) {
   if (streaming_) {
     ++services_.counters.interrupted;
     if (!early_) error.code = "stream_interrupted";
+    if (is_sound()) {
+      // Its bytes have no room for an error: an exchange that is dropped leaves a body without an
+      // end.
+      return exchange_->post([relay = shared_from_this()] { relay->exchange_->on_closed([] {}); });
+    }
     exchange_->write(error_event_.empty() ? interruption_event(request_.http.path, error, events_)
                                           : error_event_);
     return exchange_->finish();

@@ -1,8 +1,8 @@
 #include "models/snac.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,6 +38,31 @@ Result<std::vector<int>> read_list(const ConfigFields& fields, const char* key, 
     values.push_back(static_cast<int>(item.as_integer()));
   }
   return values;
+}
+
+// x[i] += sin^2(alpha[i] x[i]) / alpha[i]. sin^2 repeats itself every pi, so the angle is taken to
+// [-pi/2, pi/2], where eight terms of the series are exact to 1e-11. Adding and taking away 1.5 *
+// 2^52 rounds to a whole number, in vectors too, which std::sin is not computed in.
+void add_squared_sines(float* x, const float* alpha, int count) {
+  constexpr double kRound = 6755399441055744.0;
+  constexpr double kInversePi = 0.31830988618379067154;
+  constexpr double kPi = 3.14159265358979323846;
+  for (int i = 0; i < count; ++i) {
+    const double a = alpha[i];
+    const double angle = a * double{x[i]};
+    const double turns = (angle * kInversePi + kRound) - kRound;
+    const double r = angle - turns * kPi;
+    const double s = r * r;
+    double sine = -7.6471637318198164759e-13;  // -1 / 15!
+    sine = sine * s + 1.6059043836821614599e-10;
+    sine = sine * s - 2.5052108385441718775e-08;
+    sine = sine * s + 2.7557319223985890653e-06;
+    sine = sine * s - 1.9841269841269841253e-04;
+    sine = sine * s + 8.3333333333333332177e-03;
+    sine = sine * s - 1.6666666666666665741e-01;
+    sine = r + r * s * sine;
+    x[i] = static_cast<float>(double{x[i]} + sine * sine / (a + 1e-9));
+  }
 }
 
 kernels::Matrix float_matrix(const float* data, int rows, int cols) {
@@ -88,8 +113,14 @@ Result<std::unique_ptr<Snac>> Snac::load(const std::string& folder, kernels::Ker
         fmt::format("{}: {}", name, json.ok() ? "must be an object" : json.error().message)};
   }
   TRY_ASSIGN(SnacConfig config, parse_snac_config(*json, name));
-  TRY_ASSIGN(checkpoint::TensorFile file,
-             checkpoint::TensorFile::open(folder + "/model.safetensors"));
+  const std::string safetensors = folder + "/model.safetensors";
+  const std::string published = folder + "/pytorch_model.bin";
+  std::error_code ignored;
+  const bool is_published =
+      !std::filesystem::exists(safetensors, ignored) && std::filesystem::exists(published, ignored);
+  TRY_ASSIGN(checkpoint::TensorFile file, is_published
+                                              ? checkpoint::TensorFile::open_torch(published)
+                                              : checkpoint::TensorFile::open(safetensors));
   std::unique_ptr<Snac> model(new Snac(std::move(config), std::move(file), kernels));
   TRY(model->load_all());
   return model;
@@ -133,7 +164,21 @@ Result<Snac::Pointwise> Snac::pointwise(const std::string& name, int out, int in
 
 Result<Snac::Taps> Snac::taps(const std::string& name, int out, int in, bool depthwise) {
   Taps part{.in = in, .out = out, .taps = kTaps, .depthwise = depthwise};
-  TRY_ASSIGN(part.weight, normed(name, {out, depthwise ? 1 : in, kTaps}));
+  TRY_ASSIGN(const float* weight, normed(name, {out, depthwise ? 1 : in, kTaps}));
+  // Channels side by side, as the frames have them.
+  float* const turned = vectors_.add(int64_t{out} * (depthwise ? 1 : in) * kTaps);
+  for (int o = 0; o < out; ++o) {
+    for (int k = 0; k < kTaps; ++k) {
+      if (depthwise) {
+        turned[int64_t{k} * out + o] = weight[int64_t{o} * kTaps + k];
+        continue;
+      }
+      for (int c = 0; c < in; ++c) {
+        turned[(int64_t{o} * kTaps + k) * in + c] = weight[(int64_t{o} * in + c) * kTaps + k];
+      }
+    }
+  }
+  part.weight = turned;
   TRY_ASSIGN(part.bias, vector(name + "bias", {out}));
   return part;
 }
@@ -212,86 +257,123 @@ Result<void> Snac::load_all() {
   return {};
 }
 
-std::vector<float> Snac::run(const Pointwise& part, const std::vector<float>& x) const {
+Snac::Range Snac::Range::widened(int64_t by, int64_t frames) const {
+  return {.begin = std::max<int64_t>(begin - by, 0), .end = std::min(end + by, frames)};
+}
+
+std::vector<float> Snac::run(const Pointwise& part, const std::vector<float>& x,
+                             kernels::Kernels& kernels) {
   const auto in = static_cast<size_t>(part.linear.weight.cols);
   const size_t frames = x.size() / in;
   std::vector<float> out(frames * static_cast<size_t>(part.linear.weight.rows));
-  kernels_.linear(out.data(), x.data(), part.linear, static_cast<int>(frames), Output::kOverwrite);
+  kernels.linear(out.data(), x.data(), part.linear, static_cast<int>(frames), Output::kOverwrite);
   return out;
 }
 
-// As long as before: zeros stand beyond either end.
-std::vector<float> Snac::run(const Taps& part, const std::vector<float>& x, int dilation) {
-  const auto frames = static_cast<int64_t>(x.size()) / part.in;
-  std::vector<float> out(static_cast<size_t>(frames * part.out));
+// As long as before: zeros stand beyond either end of the level.
+Snac::Signal Snac::run(const Taps& part, const Signal& x, int dilation, Range wanted,
+                       int64_t frames) {
+  Signal out{.range = wanted, .x = {}};
+  out.x.resize(static_cast<size_t>(wanted.size() * part.out));
   const int64_t reach = int64_t{part.taps / 2} * dilation;
-  for (int64_t t = 0; t < frames; ++t) {
-    for (int o = 0; o < part.out; ++o) {
-      double sum = part.bias[o];
-      for (int k = 0; k < part.taps; ++k) {
-        const int64_t from = t + int64_t{k} * dilation - reach;
-        if (from < 0 || from >= frames) continue;
-        if (part.depthwise) {
-          sum +=
-              double{part.weight[o * part.taps + k]} * x[static_cast<size_t>(from * part.in + o)];
-          continue;
-        }
+  std::vector<double> sums(static_cast<size_t>(part.out));
+  for (int64_t t = wanted.begin; t < wanted.end; ++t) {
+    std::copy_n(part.bias, part.out, sums.data());
+    for (int k = 0; k < part.taps; ++k) {
+      const int64_t from = t + int64_t{k} * dilation - reach;
+      if (from < 0 || from >= frames) continue;
+      const float* const frame = x.x.data() + (from - x.range.begin) * part.in;
+      if (part.depthwise) {
+        const float* const weight = part.weight + int64_t{k} * part.in;
         for (int c = 0; c < part.in; ++c) {
-          sum += double{part.weight[(int64_t{o} * part.in + c) * part.taps + k]} *
-                 x[static_cast<size_t>(from * part.in + c)];
+          sums[static_cast<size_t>(c)] += double{weight[c]} * double{frame[c]};
+        }
+        continue;
+      }
+      for (int o = 0; o < part.out; ++o) {
+        const float* const weight = part.weight + (int64_t{o} * part.taps + k) * part.in;
+        for (int c = 0; c < part.in; ++c) {
+          sums[static_cast<size_t>(o)] += double{weight[c]} * double{frame[c]};
         }
       }
-      out[static_cast<size_t>(t * part.out + o)] = static_cast<float>(sum);
     }
+    float* const to = out.x.data() + (t - wanted.begin) * part.out;
+    for (int o = 0; o < part.out; ++o) to[o] = static_cast<float>(sums[static_cast<size_t>(o)]);
   }
   return out;
 }
 
 // x + sin^2(alpha x) / alpha
 void Snac::snake(std::vector<float>& x, const float* alpha, int channels) {
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double a = alpha[i % static_cast<size_t>(channels)];
-    const double sine = std::sin(a * x[i]);
-    x[i] = static_cast<float>(x[i] + sine * sine / (a + 1e-9));
+  for (size_t i = 0; i < x.size(); i += static_cast<size_t>(channels)) {
+    add_squared_sines(x.data() + i, alpha, channels);
   }
 }
 
-std::vector<float> Snac::run(const Block& block, std::vector<float> x) const {
-  snake(x, block.alpha, block.in);
-  const auto frames = static_cast<int64_t>(x.size()) / block.in;
-  const int taps = 2 * block.rate;
-  std::vector<float> parts(static_cast<size_t>(frames * block.out * taps));
-  kernels_.linear(parts.data(), x.data(), block.up, static_cast<int>(frames), Output::kOverwrite);
-  // Frame t adds to the finer ones from t * rate - padding on.
+Snac::Needs Snac::needs_of(const Block& block, Range wanted, int64_t frames) {
   const int64_t finer = frames * block.rate;
-  const int64_t padding = (block.rate + 1) / 2;
-  std::vector<double> sums(static_cast<size_t>(finer * block.out));
-  for (int64_t t = 0; t < frames; ++t) {
-    for (int64_t k = 0; k < taps; ++k) {
-      const int64_t to = t * block.rate + k - padding;
-      if (to < 0 || to >= finer) continue;
-      for (int64_t o = 0; o < block.out; ++o) {
-        sums[static_cast<size_t>(to * block.out + o)] +=
-            parts[static_cast<size_t>((t * taps + k) * block.out + o)];
-      }
-    }
-  }
-  std::vector<float> y(sums.size());
-  for (size_t i = 0; i < y.size(); ++i) {
-    y[i] = static_cast<float>(sums[i] + block.bias[i % static_cast<size_t>(block.out)]);
-  }
+  Range fine = wanted;
   for (const Residual& residual : block.residuals) {
-    std::vector<float> inner = y;
-    snake(inner, residual.first_alpha, block.out);
-    inner = run(residual.taps, inner, residual.dilation);
-    snake(inner, residual.second_alpha, block.out);
-    inner = run(residual.mix, inner);
-    for (size_t i = 0; i < y.size(); ++i) y[i] += inner[i];
+    fine = fine.widened(int64_t{residual.taps.taps / 2} * residual.dilation, finer);
+  }
+  // Coarse frame t adds to the finer ones from t * rate - padding on, 2 rate of them.
+  const int64_t padding = (block.rate + 1) / 2;
+  const Range coarse{.begin = (fine.begin + padding) / block.rate - 1,
+                     .end = (fine.end - 1 + padding) / block.rate + 1};
+  return {.coarse = coarse.widened(0, frames), .fine = fine};
+}
+
+Snac::Signal Snac::upsample(const Block& block, const Signal& x, Range wanted, int64_t frames,
+                            kernels::Kernels& kernels) {
+  const int taps = 2 * block.rate;
+  const int64_t coarse = x.range.size();
+  std::vector<float> parts(static_cast<size_t>(coarse * block.out * taps));
+  kernels.linear(parts.data(), x.x.data(), block.up, static_cast<int>(coarse), Output::kOverwrite);
+  const int64_t padding = (block.rate + 1) / 2;
+  Signal y{.range = wanted, .x = {}};
+  y.x.resize(static_cast<size_t>(wanted.size() * block.out));
+  std::vector<double> sums(static_cast<size_t>(block.out));
+  for (int64_t to = wanted.begin; to < wanted.end; ++to) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    const int64_t last = (to + padding) / block.rate;
+    for (int64_t t = std::max<int64_t>(last - 1, 0); t <= std::min(last, frames - 1); ++t) {
+      const int64_t k = to + padding - t * block.rate;
+      const float* const part = parts.data() + ((t - x.range.begin) * taps + k) * block.out;
+      for (int o = 0; o < block.out; ++o) sums[static_cast<size_t>(o)] += double{part[o]};
+    }
+    float* const out = y.x.data() + (to - wanted.begin) * block.out;
+    for (int o = 0; o < block.out; ++o) {
+      out[o] = static_cast<float>(sums[static_cast<size_t>(o)] + double{block.bias[o]});
+    }
   }
   return y;
 }
 
-Result<std::vector<float>> Snac::decode(std::span<const std::vector<int>> codes) {
+Snac::Signal Snac::run(const Block& block, Signal x, Range wanted, int64_t frames,
+                       kernels::Kernels& kernels) {
+  snake(x.x, block.alpha, block.in);
+  const int64_t finer = frames * block.rate;
+  Signal y = upsample(block, x, needs_of(block, wanted, frames).fine, frames, kernels);
+  for (size_t r = 0; r < block.residuals.size(); ++r) {
+    const Residual& residual = block.residuals[r];
+    Range left = wanted;  // what those behind this one need
+    for (size_t later = r + 1; later < block.residuals.size(); ++later) {
+      const Residual& other = block.residuals[later];
+      left = left.widened(int64_t{other.taps.taps / 2} * other.dilation, finer);
+    }
+    Signal inner = y;
+    snake(inner.x, residual.first_alpha, block.out);
+    inner = run(residual.taps, inner, residual.dilation, left, finer);
+    snake(inner.x, residual.second_alpha, block.out);
+    inner.x = run(residual.mix, inner.x, kernels);
+    const float* const kept = y.x.data() + (left.begin - y.range.begin) * block.out;
+    for (size_t i = 0; i < inner.x.size(); ++i) inner.x[i] += kept[i];
+    y = std::move(inner);
+  }
+  return y;
+}
+
+Result<int64_t> Snac::check_codes(std::span<const std::vector<int>> codes) const {
   const auto refuse = [](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, what, "codes"};
   };
@@ -303,36 +385,78 @@ Result<std::vector<float>> Snac::decode(std::span<const std::vector<int>> codes)
     return refuse(fmt::format("{} codes of book 0; 1 to {} are decoded at once", codes[0].size(),
                               kFramesMax / config_.strides[0]));
   }
-  const auto latent = static_cast<size_t>(config_.latent_size);
-  std::vector<float> x(static_cast<size_t>(frames) * latent);
   for (size_t b = 0; b < books_.size(); ++b) {
     const int stride = config_.strides[b];
     if (static_cast<int64_t>(codes[b].size()) * stride != frames) {
       return refuse(fmt::format("book {} has {} codes, where {} are as long as book 0's", b,
                                 codes[b].size(), frames / stride));
     }
+    for (const int code : codes[b]) {
+      if (code >= 0 && code < config_.book_size) continue;
+      return refuse(fmt::format("book {} has the code {}; codes go from 0 to {}", b, code,
+                                config_.book_size - 1));
+    }
+  }
+  return frames;
+}
+
+std::vector<float> Snac::latent_of(std::span<const std::vector<int>> codes, int64_t frames,
+                                   kernels::Kernels& kernels) const {
+  const auto latent = static_cast<size_t>(config_.latent_size);
+  std::vector<float> x(static_cast<size_t>(frames) * latent);
+  for (size_t b = 0; b < books_.size(); ++b) {
     std::vector<float> picked;
     for (const int code : codes[b]) {
-      if (code < 0 || code >= config_.book_size) {
-        return refuse(fmt::format("book {} has the code {}; codes go from 0 to {}", b, code,
-                                  config_.book_size - 1));
-      }
       const float* const row = books_[b].codes + int64_t{code} * config_.code_size;
       picked.insert(picked.end(), row, row + config_.code_size);
     }
-    const std::vector<float> made = run(books_[b].out, picked);
+    const std::vector<float> made = run(books_[b].out, picked, kernels);
+    const auto stride = static_cast<size_t>(config_.strides[b]);
     for (size_t t = 0; t < static_cast<size_t>(frames); ++t) {
-      const float* const from = made.data() + t / static_cast<size_t>(stride) * latent;
+      const float* const from = made.data() + t / stride * latent;
       for (size_t i = 0; i < latent; ++i) x[t * latent + i] += from[i];
     }
   }
-  x = run(first_, x, 1);
-  if (config_.depthwise) x = run(second_, x);
-  for (const Block& block : blocks_) x = run(block, std::move(x));
-  snake(x, last_alpha_, last_.in);
-  x = run(last_, x, 1);
-  for (float& sample : x) sample = static_cast<float>(std::tanh(double{sample}));
   return x;
+}
+
+Result<std::vector<float>> Snac::decode(std::span<const std::vector<int>> codes) const {
+  TRY_ASSIGN(const int64_t frames, check_codes(codes));
+  return decode(codes, {.begin = 0, .count = frames * config_.samples_per_frame()}, kernels_);
+}
+
+Result<std::vector<float>> Snac::decode(std::span<const std::vector<int>> codes, Samples wanted,
+                                        kernels::Kernels& kernels) const {
+  TRY_ASSIGN(const int64_t frames, check_codes(codes));
+  const int64_t samples = frames * config_.samples_per_frame();
+  if (wanted.begin < 0 || wanted.count < 1 || wanted.count > samples - wanted.begin) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("samples from {} on, {} of them; there are {}", wanted.begin,
+                             wanted.count, samples),
+                 "samples"};
+  }
+  // From the samples back to the latent frames: what each level must have.
+  const Range last{.begin = wanted.begin, .end = wanted.begin + wanted.count};
+  std::vector<Range> ranges(blocks_.size());  // that block b is to give
+  std::vector<int64_t> levels(blocks_.size());
+  int64_t level = frames;
+  for (size_t b = 0; b < blocks_.size(); ++b)
+    levels[b] = std::exchange(level, level * blocks_[b].rate);
+  Range needed = last.widened(last_.taps / 2, samples);
+  for (size_t b = blocks_.size(); b-- > 0;) {
+    ranges[b] = needed;
+    needed = needs_of(blocks_[b], needed, levels[b]).coarse;
+  }
+  const Signal latent{.range = {.begin = 0, .end = frames}, .x = latent_of(codes, frames, kernels)};
+  Signal x = run(first_, latent, 1, needed, frames);
+  if (config_.depthwise) x.x = run(second_, x.x, kernels);
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    x = run(blocks_[b], std::move(x), ranges[b], levels[b], kernels);
+  }
+  snake(x.x, last_alpha_, last_.in);
+  x = run(last_, x, 1, last, samples);
+  for (float& sample : x.x) sample = static_cast<float>(std::tanh(double{sample}));
+  return std::move(x.x);
 }
 
 }  // namespace pelton::models

@@ -1,6 +1,11 @@
 // The decoder of SNAC (Siuzdak 2024, arXiv 2410.14411): codes of several books, each at a rate of
 // its own, to sound. Noise is left out, so that the same codes make the same samples. Weights are
-// weight-normed, and kept as float32. One thread.
+// weight-normed, and kept as float32. Immutable once loaded: any thread may decode, with kernels of
+// its own.
+//
+// A sample depends on few others: of each level only those frames are computed that the wanted
+// samples need, and they are the same to the bit whatever else is wanted. Of a window of 8192
+// samples from which 2048 are kept that is about two fifths of the work.
 #pragma once
 
 #include <memory>
@@ -32,22 +37,45 @@ Result<SnacConfig> parse_snac_config(const Json& json, const std::string& file);
 
 class Snac {
  public:
-  // Of a folder with config.json and model.safetensors. `kernels` outlives it.
+  // Of a folder with config.json and model.safetensors, or pytorch_model.bin as SNAC is published
+  // (checkpoint/torch_file.h). `kernels` outlives it.
   static Result<std::unique_ptr<Snac>> load(const std::string& folder, kernels::Kernels& kernels);
 
   const SnacConfig& config() const { return config_; }
 
   // codes[b]: those of book b. All books last equally long: codes[b].size() * strides[b] is the
   // same. Errors: kInvalidArgument, naming book and code.
-  Result<std::vector<float>> decode(std::span<const std::vector<int>> codes);
+  Result<std::vector<float>> decode(std::span<const std::vector<int>> codes) const;
+
+  // The same, of which only these samples are wanted; within those that the codes have.
+  struct Samples {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+  Result<std::vector<float>> decode(std::span<const std::vector<int>> codes, Samples wanted,
+                                    kernels::Kernels& kernels) const;
 
  private:
+  // Frames [begin, end) of a level's time.
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+
+    int64_t size() const { return end - begin; }
+    // And `by` more on either side, as far as there are any of `frames`.
+    Range widened(int64_t by, int64_t frames) const;
+  };
+  // Some of a level's frames. x: float (range.size(), channels)
+  struct Signal {
+    Range range;
+    std::vector<float> x;
+  };
   // A convolution over time of one tap, as a product; of several taps by its channel.
   struct Pointwise {
     kernels::Linear linear;
   };
   struct Taps {
-    const float* weight = nullptr;  // (channels, taps) depthwise, or (out, channels, taps)
+    const float* weight = nullptr;  // (taps, channels) depthwise, or (out, taps, channels)
     const float* bias = nullptr;
     int in = 0;
     int out = 0;
@@ -87,10 +115,26 @@ class Snac {
   Result<Taps> taps(const std::string& name, int out, int in, bool depthwise);
 
   // x: float (frames, channels)
-  std::vector<float> run(const Pointwise& part, const std::vector<float>& x) const;
-  static std::vector<float> run(const Taps& part, const std::vector<float>& x, int dilation);
+  static std::vector<float> run(const Pointwise& part, const std::vector<float>& x,
+                                kernels::Kernels& kernels);
+  // Of a level of `frames`; those of `wanted`.
+  static Signal run(const Taps& part, const Signal& x, int dilation, Range wanted, int64_t frames);
   static void snake(std::vector<float>& x, const float* alpha, int channels);
-  std::vector<float> run(const Block& block, std::vector<float> x) const;
+  // `frames`: of the coarser level, which `x` is some of; `wanted`: of the finer one.
+  static Signal run(const Block& block, Signal x, Range wanted, int64_t frames,
+                    kernels::Kernels& kernels);
+  static Signal upsample(const Block& block, const Signal& x, Range wanted, int64_t frames,
+                         kernels::Kernels& kernels);
+  // What of the coarser level, and behind the upsampling of the finer one, `wanted` needs.
+  struct Needs {
+    Range coarse;
+    Range fine;
+  };
+  static Needs needs_of(const Block& block, Range wanted, int64_t frames);
+  Result<int64_t> check_codes(std::span<const std::vector<int>> codes) const;
+  // The books' vectors, summed: (frames, latent), all of them.
+  std::vector<float> latent_of(std::span<const std::vector<int>> codes, int64_t frames,
+                               kernels::Kernels& kernels) const;
 
   const SnacConfig config_;
   checkpoint::TensorFile file_;

@@ -46,6 +46,31 @@ TEST_P(GoldenSnac, SamplesAreExact) {
   for (size_t i = 0; i < made->size(); ++i) EXPECT_NEAR((*made)[i], exact.f32()[i], 1e-5) << i;
 }
 
+// To the bit, whatever else is wanted: at either end, in the middle, one sample, all but one.
+TEST_P(GoldenSnac, SomeSamplesAreThoseOfAll) {
+  const auto codes = golden_codes();
+  const auto all = model_->decode(codes);
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  const auto count = static_cast<int64_t>(all->size());
+  for (const models::Snac::Samples wanted : {Snac::Samples{0, 2048},
+                                             {2048, 2048},
+                                             {count - 2048, 2048},
+                                             {count / 2 + 13, 1},
+                                             {1, count - 1},
+                                             {0, count}}) {
+    const auto some = model_->decode(codes, wanted, *kernels_);
+    ASSERT_TRUE(some.ok()) << some.error().message;
+    ASSERT_EQ(static_cast<int64_t>(some->size()), wanted.count);
+    for (int64_t i = 0; i < wanted.count; ++i) {
+      ASSERT_EQ((*some)[static_cast<size_t>(i)], (*all)[static_cast<size_t>(wanted.begin + i)])
+          << wanted.begin << "+" << i;
+    }
+  }
+  for (const models::Snac::Samples wrong : {Snac::Samples{-1, 2}, {0, 0}, {1, count}}) {
+    EXPECT_FALSE(model_->decode(codes, wrong, *kernels_).ok());
+  }
+}
+
 TEST_P(GoldenSnac, WhatIsNoCodeIsSaid) {
   std::vector<std::vector<int>> codes = golden_codes();
   codes[1][3] = 64;

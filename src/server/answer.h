@@ -11,6 +11,9 @@
 
 #include "api/error.h"
 #include "engine/token_stream.h"
+#include "net/http_message.h"
+#include "net/http_server.h"
+#include "server/reply.h"
 #include "server/sse_event.h"
 
 namespace pelton::server {
@@ -55,14 +58,29 @@ class Answer {
   // After all ends: the events that close the stream, or the whole body.
   virtual void take_last_events(std::string& out) = 0;
   virtual std::string whole_body() = 0;
+  virtual net::HttpResponse whole_reply();  // that body as JSON, unless it is something else
+
+  // Of one that waits for what is made of its tokens elsewhere (sound): notify() from any thread
+  // gives its generation a turn. begin() before the first token; turn() in each turn, behind the
+  // tokens that have come and before take_events().
+  virtual void begin(std::shared_ptr<net::Notifier> /*turns*/) {}
+  virtual void turn() {}
 
   // Amid a stream: what it fails with, after which nothing follows; what keeps it alive while
   // nothing happens; and what it is.
+  // Where a stream is no events, an error in it has no words: it breaks off.
+  virtual bool has_error_events() const { return true; }
   virtual void append_error(const api::ApiError& error, std::string& out) {
     append_sse_event(out, [&](std::string& json) { json += api::error_body(error); });
   }
-  virtual std::string_view quiet_event() const { return kSseComment; }
+  virtual std::string_view quiet_event() const {
+    return kSseComment;
+  }  // empty: nothing can be said
   virtual std::string_view content_type() const { return "text/event-stream; charset=utf-8"; }
 };
+
+inline net::HttpResponse Answer::whole_reply() {
+  return json_reply(whole_body());
+}
 
 }  // namespace pelton::server

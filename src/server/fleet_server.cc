@@ -312,8 +312,10 @@ void FleetServer::handle(net::HttpRequest request, const std::shared_ptr<net::Ex
     request.path = "/metrics";
     return server_.handle_as(std::move(request), exchange, {});
   }
-  if (request.path == "/fleet/v1/reset_prefix_cache" && request.method == "POST") {
-    request.path = "/reset_prefix_cache";
+  const bool erases =
+      request.path == "/fleet/v1/reset_prefix_cache" || request.path == "/fleet/v1/erase_tenant";
+  if (erases && request.method == "POST") {
+    request.path = request.path.substr(request.path.rfind('/'));
     return server_.handle_as(std::move(request), exchange, {.is_admin = true});
   }
   if (request.path == "/fleet/v1/release" && request.method == "POST") {

@@ -130,6 +130,7 @@ void Generation::start(bool begins_at_once) {
 void Generation::listen(const std::string& opening) {
   write(opening);
   notifier_ = call_.exchange->make_notifier(weak_from_this());
+  answer_->begin(notifier_);
   if (running_ == 0) notifier_->notify();  // nothing is to be sampled: the answer is complete
   // A stream notifies only while it lives; the notifier and the exchange outlive it.
   for (Choice& choice : choices_) {
@@ -188,6 +189,7 @@ void Generation::pump() {
   std::string& events = turn.buffers().events;
   for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, turn.buffers().batch, events);
   if (over_) return;
+  answer_->turn();
   if (mode_ == Mode::kStream) answer_->take_events(events);
   if (running_ == 0 && !answer_->goes_on()) return finish(events);
   write(events);
@@ -285,7 +287,7 @@ void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
 
 void Generation::finish(std::string& events) {
   if (mode_ == Mode::kWhole) {
-    call_.send(json_reply(answer_->whole_body()));
+    call_.send(answer_->whole_reply());
   } else {
     answer_->take_last_events(events);
     if (call_.observer != nullptr) call_.observer->note_last();
@@ -317,6 +319,10 @@ void Generation::fail(const api::ApiError& api_error, const engine::StreamEnd& e
   }
   if (!stream_begun_) {
     call_.send(api_error);
+  } else if (!answer_->has_error_events()) {
+    note_answered(api_error.status);
+    // An exchange that is dropped amid its answer leaves a body without an end.
+    call_.exchange->on_closed([] {});
   } else {
     answer_->take_events(events);
     answer_->append_error(api_error, events);
@@ -335,9 +341,10 @@ void Generation::client_left() {
 
 void Generation::on_tick() {
   if (over_) return;
-  if (!wrote_since_tick_ && call_.exchange->queued_bytes() == 0) {
+  const std::string_view quiet = answer_->quiet_event();
+  if (!quiet.empty() && !wrote_since_tick_ && call_.exchange->queued_bytes() == 0) {
     begin_stream();
-    pass_on(answer_->quiet_event());
+    pass_on(quiet);
   }
   wrote_since_tick_ = false;
   call_.exchange->post_after(kTick, [weak = weak_from_this()] {

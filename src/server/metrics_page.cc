@@ -496,6 +496,24 @@ void write_load(PrometheusText& text, const ServedModel& model) {
   }
 }
 
+// Where its tokens are sound.
+void write_speech(PrometheusText& text, const ServedModel& model) {
+  if (model.speech == nullptr) return;
+  const SpeechMeter& meter = model.speech->meter;
+  text.counter("pelton_speech_audio_seconds_total", "Sound that was handed to connections.",
+               static_cast<double>(meter.samples) / model.speech->queue.sample_rate());
+  text.family("pelton_speech_first_audio_seconds", Type::kHistogram,
+              "From a request's arrival to its first sound.");
+  text.histogram({}, meter.first_audio_s);
+  text.counter("pelton_speech_underruns_total",
+               "How often a stream was behind what a player that began with its first sound had "
+               "played.",
+               static_cast<double>(meter.underruns));
+  text.gauge("pelton_speech_decodes_waiting",
+             "Pieces of sound that wait to be decoded or are being decoded.",
+             static_cast<double>(model.speech->queue.size()));
+}
+
 // Where several processes compute it; followers' are as of their last heartbeats.
 void write_ranks(PrometheusText& text, const ServedModel& model) {
   if (model.ranks == nullptr) return;
@@ -599,6 +617,7 @@ std::string metrics_page(const Services& services) {
     }
     write_load(text, *model);
     write_ranks(text, *model);
+    write_speech(text, *model);
   }
   write_adapters(text, *services.catalogue.table());
   write_sleep(text, *services.catalogue.table());

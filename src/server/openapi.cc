@@ -85,6 +85,13 @@ void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
     writer.key("text/" + std::string(endpoint.response == "text" ? "plain" : "html"));
     writer.begin_object().key("schema");
     writer.begin_object().key("type").string("string").end_object().end_object().end_object();
+  } else if (endpoint.response == "sound") {
+    writer.key("content").begin_object();
+    for (const std::string_view type : {"audio/wav", "audio/pcm"}) {
+      writer.key(type).begin_object().key("schema").begin_object().key("type").string("string");
+      writer.key("format").string("binary").end_object().end_object();
+    }
+    writer.end_object();
   } else if (endpoint.response != "none") {
     write_content(writer, "application/json",
                   endpoint.response == "object" ? "Object" : endpoint.response);
@@ -217,7 +224,9 @@ void write_response_schemas(JsonWriter& writer, std::span<const Endpoint> endpoi
   std::set<std::string_view> names = {"Object"};
   for (const Endpoint& endpoint : endpoints) {
     const std::string_view name = endpoint.response;
-    if (name != "object" && name != "text" && name != "html" && name != "none") names.insert(name);
+    const bool is_schema =
+        name != "object" && name != "text" && name != "html" && name != "sound" && name != "none";
+    if (is_schema) names.insert(name);
   }
   for (const std::string_view name : names) {
     writer.key(name).begin_object().key("type").string("object").end_object();

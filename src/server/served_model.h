@@ -24,6 +24,7 @@
 #include "server/adapter_registry.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
+#include "server/speech_use.h"
 #include "server/token_sets.h"
 #include "server/vector_use.h"
 #include "speech/transcriber.h"
@@ -109,6 +110,7 @@ struct ServedModel {
   std::optional<std::string> current_date;             // fixed; otherwise the clock's local date
   request::Pooling pooling = request::Pooling::kLast;  // of embeddings, unless asked otherwise
   VectorUse vectors = {};
+  std::shared_ptr<SpeechUse> speech = {};  // null: its tokens are no sound
   // What computes it, for /server_info: "kernels": "avx512", "weights": "mxfp4".
   // Asked each time, on any thread.
   std::function<std::vector<std::pair<std::string, std::string>>()> runtime;

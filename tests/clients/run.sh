@@ -124,6 +124,14 @@ if [[ ${PELTON_FULL:-} == 1 ]]; then
 fi
 end_beside
 
+# A model that speaks, of random weights.
+rm -rf orpheus
+python3 "$here/../speech_model.py" orpheus
+serve_beside orpheus orpheus --speech-decoder "$here/../../testdata/golden/audio/snac" --kv-cache-memory 64MiB
+BASE_URL=$(sed -n 's/^listening on //p' orpheus.out)/v1 MODEL=orpheus timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 speech_client.test.mjs
+end_beside
+
 # The same through a gateway before two workers. Left out: a model that is called by its server's URL, which a
 # gateway does not know, and a socket's response.cancel, which it answers in its own way (docs/gateway.md).
 if [[ ${PELTON_FULL:-} == 1 ]]; then

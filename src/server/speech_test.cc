@@ -1,0 +1,254 @@
+// POST /v1/audio/speech over HTTP, by a model that says what a script has it say and a vocoder
+// whose sound shows which codes it was made of.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "base/base64.h"
+#include "server/server_fixture.h"
+#include "server/speech_use.h"
+#include "speech/sound_bytes.h"
+#include "speech/test_tokenizer.h"
+
+namespace pelton::server {
+namespace {
+
+using speech::frame_text;
+using testing::HasSubstr;
+
+constexpr int kFrameSamples = 4;
+
+// A kept frame: the first code of its four frames, of 64.
+class ShownCodes final : public speech::Vocoder {
+ public:
+  int sample_rate() const override { return 24'000; }
+  int frame_samples() const override { return kFrameSamples; }
+  int threads() const override { return 1; }
+  std::vector<float> kept_frame(const speech::AudioWindow& window, int) override {
+    std::vector<float> samples;
+    for (size_t frame = 0; frame < 4; ++frame) {
+      samples.push_back(static_cast<float>(window[frame * speech::kFrameTokens]) / 64.0f);
+    }
+    return samples;
+  }
+};
+
+ServerFixture::Options options() {
+  ServerFixture::Options options;
+  options.tokenizer = &speech::test_tokenizer;
+  options.model = [](ServedModel& model) {
+    auto tokens = speech::AudioTokens::of(model.tokenizer, speech::kTestBookSize, model.vocab_size);
+    ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+    model.speech =
+        std::make_shared<SpeechUse>(*std::move(tokens), std::vector<std::string>{"tara", "leo"},
+                                    std::make_unique<ShownCodes>());
+  };
+  return options;
+}
+
+std::string frames(const std::vector<int>& codes) {
+  std::string text;
+  for (const int code : codes) text += frame_text(code);
+  return text;
+}
+
+// What the windows of these frames sound like.
+std::string sound(const std::vector<int>& codes) {
+  std::vector<float> samples;
+  for (size_t i = 0; i + 3 < codes.size(); ++i) {
+    for (size_t j = 0; j < 4; ++j) samples.push_back(static_cast<float>(codes[i + j]) / 64.0f);
+  }
+  std::string pcm;
+  speech::append_pcm(samples, pcm);
+  return pcm;
+}
+
+std::string script(const std::string& says) {
+  return fmt::format(R"({{"context":4096,"rules":[{{"when":"","then":"{}<custom_token_2>"}}]}})",
+                     says);
+}
+
+std::string body(std::string_view more) {
+  return fmt::format(R"({{"model":"tiny","input":"Hello.","voice":"tara"{}{}}})",
+                     more.empty() ? "" : ",", more);
+}
+
+const std::vector<int> kCodes = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+
+TEST(Speech, AWholeFileIsItsWindowsSound) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  const net::HttpResponse wav = fixture.post("/v1/audio/speech", body(R"("stream":false)"));
+  ASSERT_EQ(wav.status, 200) << wav.body;
+  EXPECT_EQ(wav.headers.get("Content-Type"), "audio/wav");
+  const std::string expected = sound(kCodes);
+  EXPECT_EQ(expected.size(), size_t{9 * kFrameSamples * 2});
+  EXPECT_EQ(wav.body, speech::wav_header(24'000, expected.size()) + expected);
+  const net::HttpResponse pcm =
+      fixture.post("/v1/audio/speech", body(R"("stream":false,"response_format":"pcm")"));
+  EXPECT_EQ(pcm.headers.get("Content-Type"), "audio/pcm");
+  EXPECT_EQ(pcm.body, expected);
+}
+
+TEST(Speech, AStreamIsTheSameBytes) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  const std::string expected = sound(kCodes);
+  const net::HttpResponse pcm =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"pcm")"));
+  ASSERT_EQ(pcm.status, 200) << pcm.body;
+  EXPECT_EQ(pcm.body, expected);
+  const net::HttpResponse wav = fixture.post("/v1/audio/speech", body(""));
+  EXPECT_EQ(wav.headers.get("Content-Type"), "audio/wav");
+  EXPECT_EQ(wav.body, speech::wav_header(24'000, std::nullopt) + expected);
+}
+
+TEST(Speech, EventsCarryTheSameBytes) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  const net::HttpResponse answer =
+      fixture.post("/v1/audio/speech", body(R"("stream_format":"sse")"));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  std::string bytes;
+  Json last;
+  for (const std::string& event : events_of(answer.body)) {
+    last = parsed(event);
+    if (last.string("type") != "speech.audio.delta") continue;
+    bytes += base::from_base64(last.string("audio").value_or("")).value_or("");
+  }
+  EXPECT_EQ(bytes, speech::wav_header(24'000, std::nullopt) + sound(kCodes));
+  EXPECT_EQ(last.string("type"), "speech.audio.done");
+  EXPECT_EQ(last.find("usage")->integer("output_tokens"), 12 * 7 + 1);
+  EXPECT_GT(last.find("usage")->integer("input_tokens"), 10);
+}
+
+TEST(Speech, PiecesOfALongTextAreHeardInTheirOrder) {
+  const std::string first(350, 'x');
+  const std::string second(350, 'y');
+  ServerFixture fixture(
+      fmt::format(R"({{"context":4096,"rules":[{{"when":"xxx","then":"{}<custom_token_2>"}},
+                  {{"when":"yyy","then":"{}<custom_token_2>"}}]}})",
+                  frames({1, 1, 1, 1, 1, 1, 1, 1}), frames({2, 2, 2, 2, 2})),
+      options());
+  const net::HttpResponse answer = fixture.post(
+      "/v1/audio/speech",
+      fmt::format(R"({{"input":"{}. {}.","voice":"leo","response_format":"pcm"}})", first, second));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.body, sound({1, 1, 1, 1, 1, 1, 1, 1}) + sound({2, 2, 2, 2, 2}));
+}
+
+TEST(Speech, TooFewFramesAreAFileWithoutSamples) {
+  ServerFixture fixture(script(frames({1, 2, 3})), options());
+  for (const char* const more : {"", R"("stream":false)"}) {
+    const net::HttpResponse answer = fixture.post("/v1/audio/speech", body(more));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.body, speech::wav_header(24'000, 0));
+  }
+  const net::HttpResponse pcm =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"pcm")"));
+  EXPECT_EQ(pcm.status, 200);
+  EXPECT_EQ(pcm.body, "");
+}
+
+TEST(Speech, WhatIsNoFrameAtTheEndIsDropped) {
+  ServerFixture fixture(script(frames({1, 2, 3, 4, 5}) + speech::code_text(6, 0)), options());
+  const net::HttpResponse pcm =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"pcm")"));
+  EXPECT_EQ(pcm.status, 200);
+  EXPECT_EQ(pcm.body, sound({1, 2, 3, 4, 5}));
+  const net::HttpResponse cut =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"pcm","max_tokens":29)"));
+  EXPECT_EQ(cut.status, 200);
+  EXPECT_EQ(cut.body, sound({1, 2, 3, 4}));
+}
+
+TEST(Speech, WhatIsWrongIsNamed) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  struct Case {
+    std::string body;
+    std::string param;
+    std::string says;
+  };
+  const std::string long_input(4097, 'a');
+  for (const Case& wrong : std::vector<Case>{
+           {body(R"("response_format":"mp3")"), "response_format", "'wav' and 'pcm'"},
+           {body(R"("speed":1.5)"), "speed", "not supported"},
+           {body(R"("instructions":"whisper")"), "instructions", "not supported"},
+           {body(R"("stream_format":"x")"), "stream_format", "'audio' or 'sse'"},
+           {body(R"("stream_format":"sse","stream":false)"), "stream", "contradicts"},
+           {body(R"("temperature":3)"), "temperature", "2"},
+           {R"({"input":"a","voice":"alloy"})", "voice", "tara, leo"},
+           {R"({"input":"a","voice":{"id":"alloy"}})", "voice", "tara, leo"},
+           {R"({"input":"a"})", "voice", "missing"},
+           {R"({"voice":"tara"})", "input", "missing"},
+           {R"({"voice":"tara","input":" \n "})", "input", "empty"},
+           {fmt::format(R"({{"voice":"tara","input":"{}"}})", long_input), "input", "at most 4096"},
+           {body(R"("max_tokens":100000)"), "input", "tokens"},
+       }) {
+    const net::HttpResponse answer = fixture.post("/v1/audio/speech", wrong.body);
+    EXPECT_EQ(answer.status, 400) << wrong.body << answer.body;
+    const Json error = *parsed(answer.body).find("error");
+    EXPECT_EQ(error.string("param"), wrong.param) << wrong.body;
+    EXPECT_THAT(error.string("message").value_or(""), HasSubstr(wrong.says)) << wrong.body;
+  }
+  const net::HttpResponse named =
+      fixture.post("/v1/audio/speech", R"({"input":"a","voice":{"id":"leo"},"speed":1})");
+  EXPECT_EQ(named.status, 200) << named.body;
+}
+
+TEST(Speech, VoicesAreListed) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  const Json list = parsed(fixture.get("/v1/audio/voices").body);
+  EXPECT_EQ(list.find("voices")->dump(), R"(["tara","leo"])");
+  EXPECT_EQ(list.find("data")->as_array().at(1).dump(),
+            R"({"id":"leo","object":"voice","model":"tiny"})");
+}
+
+TEST(Speech, AModelWithoutADecoderSaysSo) {
+  ServerFixture::Options silent = options();
+  silent.model = [](ServedModel&) {};
+  ServerFixture fixture(script(frames(kCodes)), std::move(silent));
+  const net::HttpResponse answer = fixture.post("/v1/audio/speech", body(""));
+  EXPECT_EQ(answer.status, 501);
+  EXPECT_THAT(answer.body, HasSubstr("--speech-decoder"));
+  EXPECT_EQ(parsed(fixture.get("/v1/audio/voices").body).find("voices")->dump(), "[]");
+}
+
+TEST(Speech, WhatIsHeardIsCounted) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  ASSERT_EQ(fixture.post("/v1/audio/speech", body("")).status, 200);
+  const SpeechMeter& meter = fixture.model().speech->meter;
+  EXPECT_EQ(meter.samples, 9 * kFrameSamples);
+  EXPECT_EQ(meter.first_audio_s.read().count(), 1);
+  const std::string page = fixture.get("/metrics").body;
+  EXPECT_THAT(page, HasSubstr("pelton_speech_first_audio_seconds_count"));
+  EXPECT_THAT(page, HasSubstr("pelton_speech_audio_seconds_total"));
+}
+
+// A client that leaves amid its stream: nothing of it is left, and others are answered.
+TEST(Speech, AClientThatLeavesFreesItsWork) {
+  const std::string endless = fmt::format(
+      R"({{"context":4096,"step_ms":1,"rules":[{{"when":"","then":[{{"text":"{}","times":500}}]}}]}})",
+      frame_text(3));
+  ServerFixture fixture(endless, options());
+  {
+    net::HttpClient client{{}};
+    net::HttpCall call =
+        fixture.call("POST", "/v1/audio/speech", body(R"("response_format":"pcm")"));
+    call.whole_time_max = std::chrono::milliseconds(300);
+    const auto cut = net::http_fetch(client, std::move(call));
+    EXPECT_FALSE(cut.ok());
+  }
+  for (int i = 0; i < 600 && !fixture.engine().ledger().clean(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_TRUE(fixture.engine().ledger().clean());
+  const net::HttpResponse after =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"pcm","max_tokens":35)"));
+  EXPECT_EQ(after.body, sound({3, 3, 3, 3, 3}));
+}
+
+}  // namespace
+}  // namespace pelton::server
