@@ -233,7 +233,7 @@ TEST(GatewayConfig, RefusesWrongRoutesAndPlacesByLine) {
               "0.1}\n",
        "f:7: [[route]]: 'shadow' names the pool 'a', which is one of its arms"},
       {"[gateway]\nkeys_file = \"k\"\n" + pool + "[[tenant]]\nname = \"t\"\nregion = \"eu\"\n",
-       "f:8: [[tenant]]: 'region' is no [[pool]]'s: 'eu'"},
+       "f:8: [[tenant]]: 'region' is no [[pool]]'s and no [[region]]: 'eu'"},
       {"[gateway]\nkeys_file = \"k\"\n" + pool +
            "region = \"us\"\n[[pool]]\nname = \"b\"\nmodel = \"n\"\nregion = \"eu\"\n"
            "[[tenant]]\nname = \"t\"\npool = \"a\"\nregion = \"eu\"\n",
