@@ -342,9 +342,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const bool stays = from->comes || routed->arm != nullptr || stays_here(request, config, asker);
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
-  if (const auto error = client_mistake(config, request)) {
-    return refuse(api::api_error(*error));
-  }
+  if (const auto error = client_mistake(config, request)) return refuse(api::api_error(*error));
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
