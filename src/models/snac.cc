@@ -166,19 +166,19 @@ Result<Snac::Taps> Snac::taps(const std::string& name, int out, int in, bool dep
   Taps part{.in = in, .out = out, .taps = kTaps, .depthwise = depthwise};
   TRY_ASSIGN(const float* weight, normed(name, {out, depthwise ? 1 : in, kTaps}));
   // Channels side by side, as the frames have them.
-  float* const turned = vectors_.add(int64_t{out} * (depthwise ? 1 : in) * kTaps);
+  float* const by_taps = vectors_.add(int64_t{out} * (depthwise ? 1 : in) * kTaps);
   for (int o = 0; o < out; ++o) {
     for (int k = 0; k < kTaps; ++k) {
       if (depthwise) {
-        turned[int64_t{k} * out + o] = weight[int64_t{o} * kTaps + k];
+        by_taps[int64_t{k} * out + o] = weight[int64_t{o} * kTaps + k];
         continue;
       }
       for (int c = 0; c < in; ++c) {
-        turned[(int64_t{o} * kTaps + k) * in + c] = weight[(int64_t{o} * in + c) * kTaps + k];
+        by_taps[(int64_t{o} * kTaps + k) * in + c] = weight[(int64_t{o} * in + c) * kTaps + k];
       }
     }
   }
-  part.weight = turned;
+  part.weight = by_taps;
   TRY_ASSIGN(part.bias, vector(name + "bias", {out}));
   return part;
 }
