@@ -1,4 +1,5 @@
-// pelton capacity plan: which replicas should stand where, from a file of machines and demands.
+// pelton capacity plan: which replicas should stand where, from a file of machines and demands;
+// pelton availability: what share of the requests such a fleet serves.
 #include <string>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include "apps/input.h"
 #include "apps/verbs.h"
 #include "capacity/allocation.h"
+#include "capacity/availability.h"
 #include "capacity/capacity_file.h"
 #include "capacity/explanation.h"
 #include "capacity/plan_report.h"
@@ -38,7 +40,52 @@ Result<void> run(const cli::Arguments& arguments) {
   return write_text(capacity::plan_text(needs, plan, reasons));
 }
 
+Result<void> run_availability(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const capacity::FleetNeeds needs, capacity::read_needs(arguments.text("--config")));
+  const bool is_running = arguments.has("--running");
+  if (is_running && needs.running.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--running: {} has no [[running]]", arguments.text("--config")),
+                 "running"};
+  }
+  const capacity::Plan plan =
+      is_running ? capacity::running_plan(needs) : capacity::allocate(needs);
+  if (!plan.is_possible()) {
+    return Error{
+        ErrorCode::kDoesNotFit, "no plan keeps all: " + capacity::shortfall_text(plan), {}};
+  }
+  const capacity::Availability found = capacity::availability_of(
+      needs, plan, is_running ? capacity::Standing::kFixed : capacity::Standing::kPlanned);
+  if (arguments.has("--json")) {
+    return write_output(capacity::availability_json(needs, found).dump() + "\n");
+  }
+  return write_text(capacity::availability_text(needs, found));
+}
+
 }  // namespace
+
+cli::Verb availability_verb() {
+  return {.name = "availability",
+          .summary = "Says what share of a fleet's requests is served, and what to change first.",
+          .about =
+              "Seconds of downtime a month, term by term: replicas, machines, zones, regions, "
+              "reclaims, releases; and what each change would gain and cost. Of the plan that "
+              "'pelton capacity plan' makes of the same file, or of its [[running]] replicas.",
+          .positionals = {},
+          .flags = {{.name = "--config",
+                     .value = "FILE",
+                     .help = "machines, variants, demands and fault rates: TOML, as "
+                             "docs/capacity.md has it",
+                     .required = true,
+                     .may_be_empty = false},
+                    {.name = "--running",
+                     .help = "of the replicas in [[running]] instead of the cheapest plan",
+                     .kind = cli::Flag::Kind::kSwitch},
+                    {.name = "--json", .help = "print JSON", .kind = cli::Flag::Kind::kSwitch}},
+          .examples = {"pelton availability --config deploy/capacity.toml",
+                       "pelton availability --config deploy/capacity.toml --json"},
+          .run = run_availability};
+}
 
 cli::Verb capacity_plan_verb() {
   return {.name = "capacity plan",

@@ -10,6 +10,7 @@
 #include "base/json_writer.h"
 #include "console/pages.h"
 #include "gateway/admin_pages.h"
+#include "gateway/rollout_page.h"
 #include "net/json_response.h"
 #include "net/url.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr std::string_view kSession = "/console/session";
 constexpr std::string_view kConfig = "/console/config";
 constexpr std::string_view kWorkers = "/console/workers/";
+constexpr std::string_view kRollouts = "/console/rollouts/";
 
 std::string_view address_of(const net::HttpRequest& request) {
   return std::string_view(request.remote).substr(0, request.remote.rfind(':'));
@@ -76,6 +78,10 @@ bool ConsoleOperations::handle(const net::HttpRequest& request, net::Exchange& e
   }
   if (reload_ != nullptr && request.path == kConfig) {
     exchange.send(configure(request));
+    return true;
+  }
+  if (request.path.starts_with(kRollouts)) {
+    exchange.send(command_rollout(request));
     return true;
   }
   if (!request.path.starts_with(kWorkers)) return false;
@@ -148,6 +154,32 @@ net::HttpResponse ConsoleOperations::command(const net::HttpRequest& request) {
                   .type = "invalid_request_error",
                   .param = {},
                   .code = "worker_not_found"});
+}
+
+net::HttpResponse ConsoleOperations::command_rollout(const net::HttpRequest& request) {
+  const std::string_view rest = std::string_view(request.path).substr(kRollouts.size());
+  const size_t slash = rest.rfind('/');
+  const std::string_view name = rest.substr(0, slash);
+  const std::string_view word =
+      slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  const std::optional<gateway::RolloutCommand> wanted = gateway::rollout_command_named(word);
+  if (!wanted) return refusal(api::not_found(request.method, request.path));
+  if (request.method != "POST") {
+    return refusal(api::method_not_allowed(request.method, request.path));
+  }
+  std::variant<console::Sessions::Account, net::HttpResponse> who = admit(request, word, name);
+  if (auto* refused = std::get_if<net::HttpResponse>(&who)) return std::move(*refused);
+  const std::string& operator_name = std::get<console::Sessions::Account>(who).name;
+  net::HttpResponse response =
+      gateway::rollout_command_answer(name, *wanted, operator_name, gateway_.rollouts());
+  note({.what = word,
+        .target = name,
+        .result = response.status == 200   ? "done"
+                  : response.status == 404 ? "no such roll-out"
+                                           : "refused: it is over",
+        .who = operator_name,
+        .from = address_of(request)});
+  return response;
 }
 
 // Whoever nobody knows may be anybody: of their attempts so many lines in a while.

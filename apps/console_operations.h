@@ -1,10 +1,11 @@
 // What an operator does from a gateway's console, once he has signed in with his key: commands to
-// workers, and another configuration. Each command is a line of the log that begins with "audit: "
-// (of strangers' some, and their number); the last kLines of those who had signed in are shown on
-// the page Fleet.
+// workers and roll-outs, and another configuration. Each command is a line of the log that begins
+// with "audit: " (of strangers' some, and their number); the last kLines of those who had signed in
+// are shown on the page Fleet.
 //
 //   /console/session                          console/sessions.h
 //   POST /console/workers/NAME/drain, undrain, eject, restore
+//   POST /console/rollouts/NAME/pause, resume, rollback, promote
 //   PUT  /console/config, as PUT /v1/config (apps/gateway_reload.h); ?dry_run=true
 //
 // Owned by the console; handle() runs on the listener's net threads, rows() on any.
@@ -52,6 +53,7 @@ class ConsoleOperations {
     std::string_view from;
   };
   net::HttpResponse command(const net::HttpRequest& request);
+  net::HttpResponse command_rollout(const net::HttpRequest& request);
   net::HttpResponse configure(const net::HttpRequest& request);
   // Who may; an answer if nobody does, which has been noted.
   std::variant<console::Sessions::Account, net::HttpResponse> admit(const net::HttpRequest& request,

@@ -1,5 +1,6 @@
 // pelton eval: how much of what it is asked a model gets right, and whether another is worse.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -14,12 +15,15 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "bench/probe.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "eval/evaluator.h"
 #include "eval/generated_tasks.h"
 #include "eval/sandbox.h"
 #include "eval/task_file.h"
+#include "net/http_client.h"
+#include "node/kept_measurement.h"
 #include "report/condition.h"
 
 namespace pelton::apps {
@@ -28,6 +32,7 @@ namespace {
 using cli::Flag;
 
 constexpr size_t kResultBytesMax = size_t{1} << 30;
+constexpr const char* kAgainstJournal = ".against.partial";
 
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;
@@ -127,9 +132,9 @@ Result<Json> read_sampling(const cli::Arguments& arguments) {
 
 // A name that --fail-if may use, whatever the result will have.
 bool is_figure(std::string_view key) {
-  constexpr std::string_view kPlain[] = {"score", "errors", "usage_faults", "drop", "p"};
+  constexpr std::string_view kPlain[] = {"score", "errors", "usage_faults", "drop", "p", "same"};
   return std::ranges::find(kPlain, key) != std::end(kPlain) || key.ends_with(".score") ||
-         key.ends_with(".drop");
+         key.ends_with(".drop") || key.ends_with(".same");
 }
 
 Result<std::vector<report::Condition>> read_conditions_on_figures(const cli::Arguments& arguments) {
@@ -138,8 +143,9 @@ Result<std::vector<report::Condition>> read_conditions_on_figures(const cli::Arg
     TRY_ASSIGN(report::Condition condition,
                report::parse_condition(
                    text, [](std::string_view key) { return is_figure(key); }, "drop>0.01"));
-    const bool compares =
-        condition.key == "drop" || condition.key == "p" || condition.key.ends_with(".drop");
+    const bool compares = condition.key == "drop" || condition.key == "p" ||
+                          condition.key == "same" || condition.key.ends_with(".drop") ||
+                          condition.key.ends_with(".same");
     if (compares && !arguments.has("--against")) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("--fail-if {} compares; --against says with what", text), "fail-if"};
@@ -161,34 +167,77 @@ Result<void> check(const std::vector<report::Condition>& conditions, const Json&
   return Error{ErrorCode::kUnavailable, "--fail-if " + held, {}};
 }
 
-Result<bench::Target> read_target(const cli::Arguments& arguments, const std::string& url) {
+bool is_url(std::string_view text) {
+  return text.starts_with("http://") || text.starts_with("https://");
+}
+
+// One of the two that are compared. A key goes to nobody else than whom it is for.
+struct Asked {
+  std::string url;
+  std::string model;                   // empty: the first listed
+  const char* key_variable = nullptr;  // null: a server of our own
+  const char* journal = ".partial";    // behind --out
+  const char* what = "asking";
+};
+
+Result<bench::Target> read_target(const Asked& asked) {
   bench::TargetOptions options{.backend = "openai-chat",
-                               .base_url = url,
+                               .base_url = asked.url,
                                .endpoint = {},
-                               .model = arguments.text("--model"),
+                               .model = asked.model,
                                .headers = {}};
-  const char* key = std::getenv("OPENAI_API_KEY");
-  if (key != nullptr && *key != '\0' && arguments.has("--base-url")) {
+  const char* key = asked.key_variable == nullptr ? nullptr : std::getenv(asked.key_variable);
+  if (key != nullptr && *key != '\0') {
     options.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
   }
   return bench::make_target(options);
 }
 
+// What a Pelton says that it computes with. None where a server says nothing of the kind.
+Json server_facts(const bench::Target& target, const std::string& url, const std::string& model) {
+  constexpr std::string_view kFacts[] = {"chat_template", "weights", "kv_dtype", "kernels"};
+  std::string base = url.substr(0, url.find_last_not_of('/') + 1);
+  if (base.ends_with("/v1")) base.resize(base.size() - 3);
+  Result<net::HttpCall> call = net::make_http_call("GET", base + "/server_info");
+  if (!call.ok()) return {};
+  call->headers = target.call.headers;
+  call->whole_time_max = std::chrono::seconds(10);
+  const Result<net::HttpResponse> response = net::http_fetch(*std::move(call));
+  if (!response.ok() || response->status != 200) return {};
+  const Result<Json> info = Json::parse(response->body);
+  if (!info.ok() || !info->is_object()) return {};
+  const Json* runtime = info->find("runtime");
+  if (const Json* models = info->find("models"); models != nullptr && models->is_array()) {
+    for (const Json& one : models->as_array()) {
+      const Json* named = one.find("model");
+      if (named != nullptr && named->string("id") == model) runtime = one.find("runtime");
+    }
+  }
+  if (runtime == nullptr) return {};
+  Json facts;
+  for (const std::string_view name : kFacts) {
+    const std::optional<std::string> fact = runtime->string(name);
+    if (fact) facts.set(std::string(name), *fact);
+  }
+  return facts;
+}
+
 Result<eval::Evaluation> ask(const cli::Arguments& arguments, const std::vector<eval::Task>& tasks,
-                             const std::string& url, const cli::Interrupt& interrupt) {
+                             const Asked& asked, const cli::Interrupt& interrupt) {
   const base::SystemClock clock;
-  TRY_ASSIGN(const bench::Target target, read_target(arguments, url));
+  TRY_ASSIGN(const bench::Target target, read_target(asked));
   eval::Setting setting{.model = target.model, .sampling = {}, .tasks = eval::tasks_digest(tasks)};
   TRY_ASSIGN(setting.sampling, read_sampling(arguments));
   if (setting.model.empty()) {
     const std::atomic<bool> never = false;
     TRY_ASSIGN(setting.model, bench::first_model(target, clock, {.stop = never}));
   }
+  setting.server = server_facts(target, asked.url, setting.model);
   eval::EvaluatorOptions options{.call = target.call};
   options.concurrency = static_cast<int>(arguments.integer("--max-concurrency"));
-  if (arguments.has("--out")) options.journal = arguments.text("--out") + ".partial";
+  if (arguments.has("--out")) options.journal = arguments.text("--out") + asked.journal;
   options.stopped = [&] { return interrupt.pending(); };
-  cli::Progress progress("asking", cli::Progress::Unit::kCount, clock);
+  cli::Progress progress(asked.what, cli::Progress::Unit::kCount, clock);
   options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
   return eval::evaluate(tasks, setting, options);
 }
@@ -206,10 +255,60 @@ Result<void> keep(const cli::Arguments& arguments, const eval::Evaluation& evalu
     TRY(base::write_file(file, eval::result_text(evaluation)));
     std::error_code ignored;
     std::filesystem::remove(file + ".partial", ignored);
+    std::filesystem::remove(file + kAgainstJournal, ignored);
   }
   if (!arguments.has("--html")) return {};
   return base::write_file(arguments.text("--html"),
                           eval::result_page(evaluation, sets, arguments.text("--against")));
+}
+
+// "weights-int8" of --serve-flag=--weights --serve-flag=int8 (or =--weights=int8); empty where the
+// server's flags name no format, or two.
+std::string served_format(const std::vector<std::string>& flags) {
+  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {{"--weights", "weights-"},
+                                                                      {"--kv-cache-dtype", "kv-"}};
+  std::string format;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    for (const auto& [flag, name] : kFlags) {
+      if (!flags[i].starts_with(flag)) continue;
+      const std::string_view rest = std::string_view(flags[i]).substr(flag.size());
+      const bool is_joined = rest.starts_with("=");
+      if (!rest.empty() && !is_joined) continue;
+      if (!format.empty()) return {};
+      format = name;
+      format += is_joined ? rest.substr(1) : i + 1 < flags.size() ? flags[i + 1] : "";
+    }
+  }
+  return format;
+}
+
+// What one of this model's formats costs in right answers is known from now on: serve says so. Of
+// the same tasks, asked of the same files as they are shipped.
+Result<void> keep_scores(const cli::Arguments& arguments, const eval::Evaluation& evaluation,
+                         const eval::Evaluation& against, const eval::SetComparison& all) {
+  constexpr int64_t kTasksLeast = 100;  // of fewer nothing is concluded
+  const std::string format = served_format(arguments.list("--serve-flag"));
+  const std::string& model = arguments.text("MODEL");
+  std::error_code unknown;
+  if (format.empty() || all.tasks < kTasksLeast ||
+      against.setting.tasks != evaluation.setting.tasks ||
+      !std::filesystem::exists(model, unknown)) {
+    return {};
+  }
+  // The other one, as it said itself: the same prompts, the same format of what is not compared.
+  const Json& now = evaluation.setting.server;
+  const Json& before = against.setting.server;
+  if (!now.is_object() || !before.is_object()) return {};
+  const char* const compared = format.starts_with("kv-") ? "kv_dtype" : "weights";
+  const char* const other = format.starts_with("kv-") ? "weights" : "kv_dtype";
+  const bool is_pair = now.string(compared) != before.string(compared) &&
+                       now.string(other) == before.string(other) &&
+                       now.string("chat_template") == before.string("chat_template");
+  if (!is_pair) return {};
+  TRY_ASSIGN(const checkpoint::Checkpoint source, checkpoint::Checkpoint::open(model));
+  return node::keep_task_scores(
+      node::measurements_folder(), source, format,
+      {.count = all.tasks, .score = all.a, .other_score = all.b, .p = all.p});
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -219,8 +318,13 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<eval::Task> tasks, read_tasks(arguments));
   TRY(check_programs(arguments, tasks));
   std::optional<eval::Evaluation> against;
-  if (arguments.has("--against")) {
-    TRY_ASSIGN(against, read_result(arguments.text("--against")));
+  const std::string& other = arguments.text("--against");
+  if (arguments.has("--against") && !is_url(other)) {
+    TRY_ASSIGN(against, read_result(other));
+    if (arguments.has("--against-model")) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "--against-model is for --against URL: a result has its model", "against-model"};
+    }
   }
   std::optional<OwnServer> server;
   std::string url = arguments.text("--base-url");
@@ -233,18 +337,42 @@ Result<void> run(const cli::Arguments& arguments) {
   if (url.empty()) {
     return Error{ErrorCode::kInvalidArgument, "give a MODEL, or a server's --base-url", {}};
   }
-  TRY_ASSIGN(const eval::Evaluation evaluation, ask(arguments, tasks, url, interrupt));
+  TRY_ASSIGN(const eval::Evaluation evaluation,
+             ask(arguments, tasks,
+                 {.url = url,
+                  .model = arguments.text("--model"),
+                  .key_variable = server ? nullptr : "OPENAI_API_KEY"},
+                 interrupt));
+  if (is_url(other)) {
+    TRY_ASSIGN(against, ask(arguments, tasks,
+                            {.url = other,
+                             .model = arguments.text("--against-model"),
+                             .key_variable = "OPENAI_API_KEY_AGAINST",
+                             .journal = kAgainstJournal,
+                             .what = "asking the other"},
+                            interrupt));
+  }
   std::vector<eval::SetComparison> sets;
   if (against) {
     TRY_ASSIGN(sets, eval::compare(*against, evaluation));
   }
   TRY(keep(arguments, evaluation, sets));
+  if (against && arguments.has("MODEL")) {
+    TRY(keep_scores(arguments, evaluation, *against, sets.back()));
+  }
   TRY(write_text(eval::scores_text(evaluation, output_columns())));
   if (against) {
     TRY(write_text("\n" + eval::comparison_text(sets, arguments.text("--against"),
                                                 evaluation.setting.model, output_columns())));
   }
   return check(conditions, eval::figures(evaluation, sets));
+}
+
+Flag against_model_flag() {
+  Flag flag = text_flag("--against-model", "NAME",
+                        "what requests to --against URL call it; default the first listed");
+  flag.only_with = {{"--against"}};
+  return flag;
 }
 
 std::string about() {
@@ -260,7 +388,11 @@ std::string about() {
          "HumanEval or MBPP (docs/evaluation.md). An evaluation with --out that was interrupted "
          "goes on where "
          "it "
-         "was.\n$OPENAI_API_KEY is sent to --base-url as the key.";
+         "was.\nRecorded requests, as bodies of chat completions or lines of a batch's file, are "
+         "asked again:\n"
+         "right is an answer of the form that was asked for; --against says how many are the "
+         "same.\n"
+         "$OPENAI_API_KEY is sent to --base-url as the key, $OPENAI_API_KEY_AGAINST to --against.";
 }
 
 }  // namespace
@@ -294,7 +426,9 @@ cli::Verb eval_verb() {
                            1e6),
                 text_flag("--extra-body", "JSON", "further members of each request"),
                 count_flag("--max-concurrency", "N", "tasks asked at once", "8", 1, 1024),
-                text_flag("--against", "RESULT", "compare with this result, task by task"),
+                text_flag("--against", "RESULT",
+                          "compare with this result, or with the server at this URL, task by task"),
+                against_model_flag(),
                 {.name = "--run-code",
                  .help = "run answers that are Python programs, in a sandbox without network, to "
                          "see whether they pass their tests",
@@ -307,6 +441,8 @@ cli::Verb eval_verb() {
       .examples = {"pelton eval models/pelton-box --tasks arithmetic,tools --num-tasks 20",
                    "pelton eval --base-url http://127.0.0.1:8000 --tasks ./gsm8k.jsonl --limit 200 "
                    "--out before.json",
+                   "pelton eval --base-url http://127.0.0.1:8000 --against http://127.0.0.1:8001 "
+                   "--tasks ./recorded.jsonl",
                    "pelton eval --base-url http://127.0.0.1:8000 --tasks ./humaneval.jsonl "
                    "--run-code",
                    "pelton eval ./model --serve-flag=--weights --serve-flag=int8 --against "

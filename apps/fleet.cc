@@ -1,4 +1,5 @@
 // pelton fleet ...: asks a running gateway's admin listener, and gives it commands.
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ namespace {
 
 using cli::Flag;
 
+constexpr std::chrono::seconds kAnswerMax{10};
+constexpr std::chrono::seconds kErasedMax{70};  // workers have a minute for it
+
 Flag admin_flag() {
   return {.name = "--admin",
           .value = "URL",
@@ -30,10 +34,10 @@ cli::Positional name_positional() {
 
 // What the gateway answers; its refusals are errors in its own words.
 Result<Json> ask(const cli::Arguments& arguments, std::string method, const std::string& path,
-                 std::string body = {}) {
+                 std::string body = {}, std::chrono::seconds time_max = kAnswerMax) {
   TRY_ASSIGN(net::HttpCall call,
              net::make_http_call(std::move(method), arguments.text("--admin") + path));
-  call.whole_time_max = std::chrono::seconds(10);
+  call.whole_time_max = time_max;
   call.body = std::move(body);
   TRY_ASSIGN(const net::HttpResponse response, net::http_fetch(std::move(call)));
   TRY_ASSIGN(Json json, Json::parse(response.body));
@@ -43,6 +47,11 @@ Result<Json> ask(const cli::Arguments& arguments, std::string method, const std:
       error == nullptr ? "" : error->string("message").value_or("no reason was given");
   if (const Json* failed = json.find("failed"); failed != nullptr && failed->is_array()) {
     words = "not done at " + failed->dump();
+  }
+  if (error != nullptr &&
+      error->string("code") == std::optional<std::string>("rollout_not_found")) {
+    return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet rollouts` lists them",
+                 "NAME"};
   }
   if (error != nullptr && error->string("code") == std::optional<std::string>("worker_not_found")) {
     return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet ls` lists them", "NAME"};
@@ -202,6 +211,123 @@ Result<void> config_put(const cli::Arguments& arguments) {
   return write_output("the configuration is in force\n");
 }
 
+std::string interval_text(const Json& of, double factor) {
+  return fmt::format("{:.3g} to {:.3g}", of.number("low").value_or(0) * factor,
+                     of.number("high").value_or(0) * factor);
+}
+
+// What its tests know of it: a line each.
+std::string rollout_figures(const Json& one) {
+  std::string out;
+  const Json* errors = one.find("errors");
+  for (const char* side : {"candidate", "others"}) {
+    const Json* of = errors == nullptr ? nullptr : errors->find(side);
+    if (of == nullptr) continue;
+    out += fmt::format("  {:<10} {} of {} requests failed, interval {} %\n", side,
+                       of->integer("failed").value_or(0), of->integer("requests").value_or(0),
+                       interval_text(*of, 100));
+  }
+  for (const char* name : {"ttft", "length"}) {
+    const Json* of = one.find(name);
+    if (of == nullptr) continue;
+    out += fmt::format("  {:<10} {:.2f} times the others', interval {} ({} beside {})\n", name,
+                       of->number("ratio").value_or(1), interval_text(*of, 1),
+                       of->integer("candidate").value_or(0), of->integer("others").value_or(0));
+  }
+  const Json* tests = one.find("tests");
+  if (tests == nullptr || !tests->is_array()) return out;
+  out += "  evidence  ";
+  for (const Json& test : tests->as_array()) {
+    const double needed = test.number("log_needed").value_or(1);
+    out += fmt::format(" {} {:.0f} %", test.string("name").value_or(""),
+                       100 * std::max(test.number("log_evidence").value_or(0), 0.0) / needed);
+  }
+  return out + " of what takes it back\n";
+}
+
+std::string rollout_text(const Json& one) {
+  const auto text = [&](std::string_view key) { return one.string(key).value_or(""); };
+  std::string steps;
+  const auto step = static_cast<size_t>(one.integer("step").value_or(0));
+  std::string gates;
+  const Json* all = one.find("steps");
+  for (size_t i = 0; all != nullptr && all->is_array() && i < all->as_array().size(); ++i) {
+    const Json& each = all->as_array()[i];
+    const std::string share = fmt::format("{:.4g} %", each.number("share").value_or(0) * 100);
+    steps += (i == 0 ? "" : " -> ") + (i == step ? "[" + share + "]" : share);
+    if (i != step || !each.find("min_requests")) continue;
+    gates = fmt::format(
+        "  gates      {} of {} requests, {:.0f} of {:.0f} s\n",
+        one.integer("step_requests").value_or(0), each.integer("min_requests").value_or(0),
+        one.number("step_seconds").value_or(0), each.number("min_seconds").value_or(0));
+  }
+  const std::string phase = text("phase");
+  std::string out =
+      fmt::format("{}: {} of {}: {}, {:.4g} % of the conversations{}\n", text("name"), text("arm"),
+                  text("model"), phase, one.number("share").value_or(0) * 100,
+                  one.boolean("has_workers").value_or(true) ? "" : "; its pool takes no requests");
+  if (!text("reason").empty()) out += fmt::format("  {}: {}\n", text("reason"), text("why"));
+  const bool is_on = phase == "running" || phase == "paused";
+  return out + fmt::format("  steps      {}\n", steps) + (is_on ? gates : "") +
+         rollout_figures(one);
+}
+
+Result<void> rollouts(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const Json answer, ask(arguments, "GET", "/v1/rollouts"));
+  if (arguments.has("--json")) return write_output(answer.dump() + "\n");
+  const Json* list = answer.find("rollouts");
+  if (list == nullptr || !list->is_array()) {
+    return Error{ErrorCode::kIo, "no gateway answers there"};
+  }
+  if (list->as_array().empty()) return write_output("no route has a [route.rollout]\n");
+  std::string text;
+  for (const Json& one : list->as_array()) text += rollout_text(one);
+  return write_text(text);
+}
+
+// As it is then, if it is given a command.
+Result<void> rollout(const cli::Arguments& arguments) {
+  const bool commands = arguments.has("COMMAND");
+  std::string path = "/v1/rollouts/" + net::percent_encode(arguments.text("NAME"));
+  if (commands) path += "/" + arguments.text("COMMAND");
+  TRY_ASSIGN(const Json answer, ask(arguments, commands ? "POST" : "GET", path));
+  if (arguments.has("--json")) return write_output(answer.dump() + "\n");
+  return write_text(rollout_text(answer));
+}
+
+Flag json_flag() {
+  return {.name = "--json", .help = "all that is known, as JSON", .kind = Flag::Kind::kSwitch};
+}
+
+cli::Verb rollouts_verb() {
+  return {.name = "fleet rollouts",
+          .summary = "Shows a gateway's roll-outs, their figures and verdicts.",
+          .about =
+              "A roll-out takes an arm of a route to all conversations by steps, and takes it\n"
+              "back where its errors, TTFT or output length speak against it (docs/rollouts.md).\n"
+              "Intervals hold at every look with a chance of 95 %.",
+          .flags = {admin_flag(), json_flag()},
+          .examples = {"pelton fleet rollouts"},
+          .run = rollouts};
+}
+
+cli::Verb rollout_verb() {
+  return {.name = "fleet rollout",
+          .summary = "Shows one roll-out, or pauses, resumes, promotes or takes it back.",
+          .about =
+              "pause: the share stays. resume: on by its gates. promote: the next step at once.\n"
+              "rollback: its arm gets nothing more. Where several gateways share an etcd, a pause\n"
+              "and a rollback at one of them hold for all.",
+          .positionals = {{.name = "NAME", .help = "its 'name', as `fleet rollouts` shows it"},
+                          {.name = "COMMAND",
+                           .help = "what becomes of it; without it is shown only",
+                           .required = false,
+                           .choices = {"pause", "resume", "promote", "rollback"}}},
+          .flags = {admin_flag(), json_flag()},
+          .examples = {"pelton fleet rollout v2", "pelton fleet rollout v2 rollback"},
+          .run = rollout};
+}
+
 cli::Verb limits_verb() {
   return {.name = "fleet limits",
           .summary = "Shows keys' limits, a gateway's part of them and what is left.",
@@ -227,23 +353,28 @@ Result<void> set_role(const cli::Arguments& arguments) {
 Result<void> erase(const cli::Arguments& arguments) {
   std::string path = "/v1/reset_prefix_cache";
   if (arguments.has("--tenant")) {
-    path += "?tenant=" + net::percent_encode(arguments.text("--tenant"));
+    path = "/v1/erase_tenant?tenant=" + net::percent_encode(arguments.text("--tenant"));
   }
-  TRY(ask(arguments, "POST", path));
+  TRY(ask(arguments, "POST", path, {}, kErasedMax));
   return write_output("erased at all workers\n");
 }
 
 cli::Verb erase_verb() {
-  return {.name = "fleet erase",
-          .summary = "Makes all workers forget what they have computed, or one tenant's.",
-          .about =
-              "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
-              "peer; a disk forgets everybody's. Fails where a worker does not answer: what it\n"
-              "keeps on a disk under a key file is erased by pelton kv erase. What is computed\n"
-              "just then may be found afterwards.",
-          .flags = {admin_flag(), {.name = "--tenant", .value = "NAME", .help = "this one's only"}},
-          .examples = {"pelton fleet erase --tenant acme"},
-          .run = erase};
+  return {
+      .name = "fleet erase",
+      .summary = "Makes all workers forget what they have computed, or all of one tenant's.",
+      .about =
+          "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
+          "peer; a disk forgets everybody's. Of one tenant also stored responses, files,\n"
+          "batches and the keys that they were encrypted with are erased. Fails where a worker\n"
+          "does not answer: what it keeps on a disk is erased by pelton kv erase and pelton\n"
+          "store erase. What is computed or answered just then may be found afterwards.",
+      .flags = {admin_flag(),
+                {.name = "--tenant",
+                 .value = "NAME",
+                 .help = "this one's only, and all that is kept of it"}},
+      .examples = {"pelton fleet erase --tenant acme"},
+      .run = erase};
 }
 
 cli::Verb role_verb() {
@@ -333,6 +464,8 @@ std::vector<cli::Verb> fleet_verbs() {
                               .help = "only if it is still the one that `config get` showed"}},
                    .examples = {"pelton fleet config put gateway.toml"},
                    .run = config_put});
+  verbs.push_back(rollouts_verb());
+  verbs.push_back(rollout_verb());
   verbs.push_back(role_verb());
   verbs.push_back(erase_verb());
   verbs.push_back(fleet_init_verb());

@@ -155,6 +155,29 @@ Result<void> read_foreign_access(gateway::GatewayConfig& config) {
   return {};
 }
 
+// Keys, certificates and the secret of regions.
+Result<void> read_region_access(gateway::RegionsConfig& regions) {
+  constexpr size_t kSecretBytesMin = 32;
+  if (!regions.secret_file.empty()) {
+    TRY_ASSIGN(regions.secret, read_secret(regions.secret_file, "region_secret_file"));
+    if (regions.secret.size() < kSecretBytesMin) {
+      return of_key("region_secret_file",
+                    Error{ErrorCode::kBadConfig,
+                          fmt::format("{}: a secret has {} bytes at least: openssl rand -hex 32",
+                                      regions.secret_file, kSecretBytesMin),
+                          {}});
+    }
+  }
+  for (gateway::RegionConfig& region : regions.others) {
+    TRY_ASSIGN(region.api_key, read_secret(region.key_file, "key_file"));
+    if (!region.tls) continue;
+    auto trust = net::TlsTrust::load({.ca = region.ca_file, .certificate = {}, .key = {}});
+    if (!trust.ok()) return of_key("ca_file", trust.error());
+    region.trust = *std::move(trust);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etcd) {
@@ -213,6 +236,7 @@ Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
     options.config.key_scopes = std::make_shared<const gateway::KeyScopes>(std::move(scopes));
   }
   TRY(read_foreign_access(options.config));
+  TRY(read_region_access(options.config.regions));
   TRY_ASSIGN(options.etcd, etcd_options(options.config.etcd));
   if (!options.config.fleet_key_file.empty()) {
     const auto key = cluster::FleetKey::read(options.config.fleet_key_file);

@@ -12,6 +12,7 @@
 
 #include "apps/argument_copy.h"
 #include "apps/rank.h"
+#include "apps/read_sound.h"
 #include "apps/store_verbs.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
@@ -116,6 +117,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::bench_sweep_verb(),
                                           apps::bench_history_verb(),
                                           apps::bench_bandwidth_verb(),
+                                          apps::bench_exchange_verb(),
                                           apps::bench_gateway_verb(),
                                           apps::bench_kv_verb(),
                                           apps::pull_verb(),
@@ -132,6 +134,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
   for (pelton::cli::Verb& verb : apps::weights_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::store_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(apps::capacity_plan_verb());
+  verbs.push_back(apps::availability_verb());
   for (pelton::cli::Verb& verb : apps::chain_verbs()) verbs.push_back(std::move(verb));
   return verbs;
 }
@@ -151,6 +154,7 @@ int main(int argc, char** argv) {
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.
   base::end_on_mapping_fault(cli::kExitNoModel);
+  if (apps::is_sound_child(argc, argv)) return apps::read_sound(argv);
   if (apps::is_rank(argc, argv)) return apps::run_rank(argc, argv);
   const cli::CommandLine::Program program{
       .name = "pelton",

@@ -17,12 +17,14 @@
 #include "apps/kv_event_flags.h"
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
+#include "apps/model_fetch.h"
 #include "apps/pinning.h"
 #include "apps/rank_flags.h"
 #include "apps/rank_watch.h"
 #include "apps/sampling_defaults.h"
 #include "apps/served_adapters.h"
 #include "apps/speech_flags.h"
+#include "apps/transcription_flags.h"
 #include "apps/vector_flags.h"
 #include "apps/verbs.h"
 #include "base/log_context.h"
@@ -74,7 +76,9 @@ std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
   if (local == nullptr) {
-    return {{"executor", "modelled"}, {"fingerprint", model.fingerprint()}};
+    return {{"executor", "modelled"},
+            {"fingerprint", model.fingerprint()},
+            {"chat_template", model.chat_template_name()}};
   }
   const cost_model::Footprint& footprint = local->footprint();
   std::string load_mode(load_mode_name(model.load_choice().mode));
@@ -89,6 +93,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   std::vector<std::pair<std::string, std::string>> facts = {
       {"executor", "local"},
       {"fingerprint", model.fingerprint()},
+      {"chat_template", model.chat_template_name()},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
       {"tensor_parallel_size", std::to_string(std::max<size_t>(local->ranks().size(), 1))},
@@ -280,7 +285,7 @@ std::string line_of(node::LoadedModel& model, const std::string& id) {
       local == nullptr
           ? "scripted answers, no model"
           : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
-  if (capacity.whole_prompts) {
+  if (!capacity.generates()) {
     return fmt::format("{}: {}; embeddings and scores; texts of at most {} tokens, {} in a batch",
                        cli::without_controls(id), device,
                        cli::format_count(capacity.context_tokens_max),
@@ -325,8 +330,8 @@ std::vector<Flag> chat_answer_flags() {
 // What may be said of one model alone: all but what the models share.
 std::vector<Flag> flags_of_one_model() {
   std::vector<Flag> flags = answer_flags();
-  for (auto more : {model_flags(), batch_flags(), queue_flags(), prompt_flags(), lora_flags(),
-                    speech_flags()}) {
+  for (auto more : {model_flags(), batch_flags(), queue_flags(), prompt_flags(), speech_flags(),
+                    transcription_flags(), lora_flags()}) {
     std::move(more.begin(), more.end(), std::back_inserter(flags));
   }
   std::erase_if(flags, [](const Flag& flag) { return flag.name == "--threads"; });
@@ -429,14 +434,17 @@ Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& a
 // What goes first stands last.
 struct ModelHost::Hosted {
   explicit Hosted(std::unique_ptr<node::LoadedModel> model) : loaded(std::move(model)) {}
+  explicit Hosted(std::unique_ptr<node::LoadedSpeechModel> model) : speech(std::move(model)) {}
   // Their memory is the model's: it sleeps, or is gone.
   ~Hosted() {
     if (ranks != nullptr) ranks->watch(nullptr);
     if (served && served->adapters != nullptr) served->adapters->sleep();
   }
 
-  std::unique_ptr<node::LoadedModel> loaded;
-  std::shared_ptr<RankWatch> ranks;  // null: one process computes
+  std::unique_ptr<node::LoadedModel> loaded;        // null: it is the next
+  std::unique_ptr<node::LoadedSpeechModel> speech;  // likewise
+  std::string line;                                 // what a person wants to know of it
+  std::shared_ptr<RankWatch> ranks;                 // null: one process computes
   std::optional<server::ServedModel> served;
   std::unique_ptr<server::Watchdog> watchdog;
   std::unique_ptr<node::WeightScrubber> weights;
@@ -547,7 +555,7 @@ server::ModelLoader::Order ModelHost::order_of(Plan plan, std::shared_ptr<std::s
                    line = std::move(line)](const server::ModelLoader::Stop& stop)
               -> Result<std::shared_ptr<server::ServedModel>> {
             TRY_ASSIGN(const std::shared_ptr<Hosted> hosted, load_one(plan, stop));
-            *line = line_of(*hosted->loaded, plan.named.id);
+            *line = hosted->line;
             return std::shared_ptr<server::ServedModel>(hosted, &*hosted->served);
           }};
 }
@@ -580,6 +588,11 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     TRY_ASSIGN(fetched, parts_.weights->fetch(plan.named.model, stopped));
     options.phases_before = fetched.phases;
   }
+  TRY(fetch_if_missing(fetched.folder, options.revision, stopped, parts_.clock, parts_.log));
+  if (const auto folder = checkpoint::resolve_model(fetched.folder, options.revision);
+      folder.ok() && node::is_speech_model(*folder)) {
+    return load_speech(plan, *folder);
+  }
   TRY_ASSIGN(auto loaded, load_model(fetched.folder, options, stopped, parts_.clock, parts_.log));
   auto hosted = std::make_shared<Hosted>(std::move(loaded));
   hosted->ranks = ranks;
@@ -594,6 +607,28 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   TRY(read_speech(*plan.arguments, speaker, *hosted->served, parts_.log));
   TRY(add_adapters(plan, *hosted, stopped));
   TRY(finish(plan, *hosted));
+  hosted->line = line_of(*hosted->loaded, plan.named.id);
+  return hosted;
+}
+
+Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_speech(const Plan& plan,
+                                                                  const std::string& folder) {
+  const cli::Arguments& arguments = *plan.arguments;
+  const executor::LocalExecutor::Options& executor = plan.options.executor;
+  if (compute_threads_ == nullptr) {
+    compute_threads_ = executor::leader_threads(executor.ranks, executor.threads);
+  }
+  node::LoadedSpeechModel::Options options = speech_options(arguments, executor.kernels);
+  options.threads = compute_threads_;
+  options.budget = &budget_;
+  options.name = plan.named.id;
+  TRY_ASSIGN(auto loaded, node::LoadedSpeechModel::load(folder, options, parts_.clock, parts_.log));
+  auto hosted = std::make_shared<Hosted>(std::move(loaded));
+  hosted->served.emplace(
+      served_speech_model(arguments, folder, *hosted->speech, plan.named, parts_.clock));
+  std::ranges::copy(parts_.limits(plan.options.engine), std::back_inserter(hosted->served->limits));
+  hosted->line = speech_line(arguments, *hosted->speech, plan.named.id);
+  if (!cli::is_terminal(stderr)) parts_.log.info(hosted->line);
   return hosted;
 }
 

@@ -101,6 +101,7 @@ class ModelHost {
   server::ModelMemory memory() const;
   server::ModelLoader::Order order_of(Plan plan, std::shared_ptr<std::string> line);
   Result<std::shared_ptr<Hosted>> load_one(const Plan& plan, const server::ModelLoader::Stop& stop);
+  Result<std::shared_ptr<Hosted>> load_speech(const Plan& plan, const std::string& folder);
   Result<void> add_adapters(const Plan& plan, Hosted& hosted, const std::function<bool()>& stopped);
   Result<void> finish(const Plan& plan, Hosted& hosted);
   void report_health();

@@ -11,6 +11,7 @@
 #include "apps/input.h"
 #include "apps/stream_reader.h"
 #include "base/file.h"
+#include "engine/pinned_at_start.h"
 #include "server/pinned_prefix.h"
 
 namespace pelton::apps {
@@ -38,7 +39,8 @@ engine::Ledger ledger_with_pins(const engine::Engine& engine, const base::Clock&
 
 Result<void> compute(const std::string& file, std::vector<TokenId> tokens,
                      server::ServedModel& model, const cli::Interrupt& interrupt) {
-  request::GenerationRequest request{.id = "pin-prefix", .prompt = std::move(tokens)};
+  request::GenerationRequest request{.id = std::string(engine::kPinnedAtStart),
+                                     .prompt = std::move(tokens)};
   request.sampling.temperature = 0.0f;
   request.stop.max_new_tokens = 1;
   request.pin_prefix = true;

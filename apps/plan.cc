@@ -187,7 +187,7 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
   plan.capacity.headroom = arguments.number("--headroom");
   plan.with_load = arguments.has("--slo");
   for (const cli::Flag& flag : workload_flags()) plan.with_load |= arguments.has(flag.name);
-  plan.capacity.speculation = read_modelled_speculation(arguments);
+  TRY_ASSIGN(plan.capacity.speculation, read_modelled_speculation(arguments));
   if (plan.with_load) {
     TRY_ASSIGN(const workload::WorkloadSpec spec, read_workload(arguments));
     TRY_ASSIGN(const workload::Workload workload,

@@ -33,6 +33,7 @@
 #include "apps/sleep_flags.h"
 #include "apps/speech_flags.h"
 #include "apps/tool_flags.h"
+#include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "apps/weights_from.h"
@@ -315,9 +316,9 @@ cli::Verb serve_verb() {
       .configurable = true,
   };
   for (const auto part : {&answer_flags, &request_flags, &model_name_flags, &listener_flags,
-                          &batch_flags, &kv_disk_flags, &queue_flags, &prompt_flags, &lora_flags,
-                          &model_flags, &response_store_flags, &tool_flags, &batches_flags,
-                          &sleep_flags, &life_flags, &guard_flags, &speech_flags}) {
+                          &batch_flags, &kv_disk_flags, &queue_flags, &prompt_flags, &speech_flags,
+                          &transcription_flags, &lora_flags, &model_flags, &response_store_flags,
+                          &tool_flags, &batches_flags, &sleep_flags, &life_flags, &guard_flags}) {
     for (Flag& flag : part()) verb.flags.push_back(std::move(flag));
   }
   verb.flags.push_back(connections_flag());

@@ -12,6 +12,7 @@
 #include "apps/input.h"
 #include "apps/simulate_fluid.h"
 #include "apps/simulated_adapters.h"
+#include "apps/simulated_network.h"
 #include "apps/simulated_play.h"
 #include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
@@ -179,8 +180,10 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
                                         report::Metric::kItl, report::Metric::kE2el},
                             .percents = percents};
   const simulator::PlayedFleet fleet = played(arguments, "this fleet", options, result);
-  const std::string json = simulator::with_travel(
-      with_fleet(report::result_json(info, summary, shown, result.records, false), fleet), options,
+  const std::string json = simulator::with_network(
+      simulator::with_travel(
+          with_fleet(report::result_json(info, summary, shown, result.records, false), fleet),
+          options, result),
       result);
   if (arguments.has("--html")) {
     simulator::FleetPage page{.title = fmt::format("{}: {}", memory.shape.name, spec.name),
@@ -190,6 +193,8 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
     for (const std::string& note : play_notes.notes) page.notes.push_back(note);
     const std::string travel = simulator::travel_text(options, result);
     if (!travel.empty()) page.notes.push_back(travel);
+    const std::string network = simulator::network_text(result);
+    if (!network.empty()) page.notes.push_back(network);
     if (!play_notes.checked.empty()) page.notes.push_back(play_notes.checked);
     TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, {&fleet, 1})));
   }
@@ -629,7 +634,7 @@ cli::Verb simulate_verb() {
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
         autoscale_flags(), gateway_flags(), simulated_adapter_flags(), simulated_travel_flags(),
-        scenario_flags(), fluid_flags()}) {
+        simulated_network_flags(), scenario_flags(), fluid_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   for (cli::Flag& flag : verb.flags) {

@@ -10,6 +10,7 @@
 #include "apps/footprint_estimate.h"
 #include "apps/input.h"
 #include "apps/simulated_adapters.h"
+#include "apps/simulated_network.h"
 #include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
 #include "base/file.h"
@@ -64,8 +65,9 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
 }
 
 // --speculative-tokens and what goes with it.
-void read_speculation(const cli::Arguments& arguments, simulator::Replica::Options& replica) {
-  const planner::Speculation speculation = read_modelled_speculation(arguments);
+Result<void> read_speculation(const cli::Arguments& arguments,
+                              simulator::Replica::Options& replica) {
+  TRY_ASSIGN(const planner::Speculation speculation, read_modelled_speculation(arguments));
   const int tokens = speculation.tokens_max;
   engine::ExecutorCapacity& capacity = replica.capacity;
   capacity.draft_tokens_max = tokens;
@@ -73,6 +75,7 @@ void read_speculation(const cli::Arguments& arguments, simulator::Replica::Optio
       cost_model::draft_rows_max(capacity.sequences_max, tokens, capacity.batch_tokens_max);
   replica.draft_acceptance = speculation.acceptance;
   replica.draft_token_s = speculation.draft_token_s;
+  return {};
 }
 
 Result<void> read_faults(const cli::Arguments& arguments, const simulator::Scenario* scenario,
@@ -114,7 +117,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   SimulationOptions options;
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
   TRY(read_simulated_travel(arguments, options));
-  read_speculation(arguments, options.replica);
+  TRY(read_speculation(arguments, options.replica));
   TRY(read_simulated_adapters(arguments, options));
   node::LoadedModel::Options engine;
   TRY(read_batch_flags(arguments, engine));
@@ -151,6 +154,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   if (arguments.has("--duration")) options.duration_s = arguments.number("--duration");
   read_clients(arguments, options.clients);
   TRY(read_faults(arguments, scenario, options));
+  read_simulated_network(arguments, options);
   return options;
 }
 

@@ -1,5 +1,7 @@
 #include "apps/speculation_flags.h"
 
+#include <utility>
+
 namespace pelton::apps {
 
 cli::Flag speculation_flag() {
@@ -20,10 +22,10 @@ std::vector<cli::Flag> modelled_speculation_flags() {
            .most = 64},
           {.name = "--speculative-acceptance",
            .value = "SHARE",
-           .help = "acceptance rate of a draft token whose predecessor was accepted",
-           .kind = cli::Flag::Kind::kNumber,
+           .help = "acceptance rate of a draft token whose predecessor was accepted; also one for "
+                   "each place (0.9,0.7,0.5), one drawn for each request (beta:5:2), or a mixture "
+                   "(0.3*0.95+0.7*beta:2:5)",
            .default_text = "0.7",
-           .most = 1,
            .only_with = {{"--speculative-tokens"}}},
           {.name = "--speculative-draft-ms",
            .value = "T",
@@ -34,10 +36,13 @@ std::vector<cli::Flag> modelled_speculation_flags() {
            .only_with = {{"--speculative-tokens"}}}};
 }
 
-planner::Speculation read_modelled_speculation(const cli::Arguments& arguments) {
-  return {.tokens_max = static_cast<int>(arguments.integer("--speculative-tokens")),
-          .acceptance = arguments.number("--speculative-acceptance"),
-          .draft_token_s = arguments.number("--speculative-draft-ms") * 1e-3};
+Result<planner::Speculation> read_modelled_speculation(const cli::Arguments& arguments) {
+  TRY_ASSIGN(cost_model::DraftAcceptance acceptance,
+             cost_model::DraftAcceptance::parse(arguments.text("--speculative-acceptance")));
+  return planner::Speculation{
+      .tokens_max = static_cast<int>(arguments.integer("--speculative-tokens")),
+      .acceptance = std::move(acceptance),
+      .draft_token_s = arguments.number("--speculative-draft-ms") * 1e-3};
 }
 
 Result<void> read_speculation_flag(const cli::Arguments& arguments,

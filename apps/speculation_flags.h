@@ -14,7 +14,8 @@ cli::Flag speculation_flag();
 
 // --speculative-tokens, --speculative-acceptance, --speculative-draft-ms: of verbs that model it.
 std::vector<cli::Flag> modelled_speculation_flags();
-planner::Speculation read_modelled_speculation(const cli::Arguments& arguments);
+// Errors: DraftAcceptance::parse's.
+Result<planner::Speculation> read_modelled_speculation(const cli::Arguments& arguments);
 
 // Nothing where the flag is not given. Errors: parse_config's.
 Result<void> read_speculation_flag(const cli::Arguments& arguments,

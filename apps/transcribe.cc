@@ -1,18 +1,17 @@
 // pelton transcribe: speech to text by a Whisper model, outside the server; and what the model
 // computes on the way, exactly, to compare with other programs.
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <optional>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "audio/log_mel.h"
-#include "audio/resample.h"
-#include "audio/wav_file.h"
 #include "base/file.h"
 #include "base/json_writer.h"
 #include "base/thread_pool.h"
@@ -21,8 +20,9 @@
 #include "kernels/kernels.h"
 #include "models/whisper.h"
 #include "models/whisper_decoding.h"
-#include "models/whisper_transcription.h"
 #include "node/model_tokenizer.h"
+#include "node/whisper_recogniser.h"
+#include "speech/transcript.h"
 #include "tensor/npy.h"
 
 namespace pelton::apps {
@@ -31,16 +31,7 @@ namespace {
 using cli::Flag;
 
 constexpr size_t kSoundBytesMax = size_t{1} << 31;
-
-Result<std::vector<float>> read_sound(const std::string& name) {
-  TRY_ASSIGN(const std::string file, base::read_file(name, kSoundBytesMax));
-  TRY_ASSIGN(const audio::Sound sound,
-             audio::read_wav({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, name));
-  if (sound.samples.empty()) {
-    return Error{ErrorCode::kInvalidArgument, name + ": has no samples", "FILE"};
-  }
-  return audio::resample(sound.samples, sound.sample_rate, audio::LogMel::kSampleRate);
-}
+constexpr double kSecondsMax = 86400.0;
 
 // Null: the folder has none.
 Result<std::unique_ptr<tokenizer::Tokenizer>> read_tokenizer(const std::string& folder) {
@@ -99,116 +90,109 @@ Result<bool> write_exact(const cli::Arguments& arguments, models::Whisper& model
   return true;
 }
 
-class Shown {
- public:
-  Shown(const models::WhisperConfig& config, const tokenizer::Tokenizer* tokenizer)
-      : config_(config), tokenizer_(tokenizer) {}
-
-  std::string text(const models::WhisperSegment& segment) const {
-    std::vector<TokenId> words;
-    for (const TokenId id : segment.tokens) {
-      if (id < config_.end_of_text) words.push_back(id);
-    }
-    return tokenizer_ == nullptr ? "" : tokenizer_->decode(words);
+// What there is of each segment, in fewer words than OpenAI's verbose_json; without a tokenizer
+// there is no text.
+std::string segments_json(const speech::Transcript& made, bool has_text) {
+  std::string out;
+  base::JsonWriter writer(out);
+  writer.begin_object().key("language").string(made.language);
+  writer.key("duration").number(made.seconds).key("segments").begin_array();
+  for (const speech::Segment& segment : made.segments) {
+    writer.begin_object().key("start").number(segment.begin_s);
+    writer.key("end").number(segment.end_s);
+    if (has_text) writer.key("text").string(segment.text);
+    writer.key("tokens").begin_array();
+    for (const TokenId id : segment.tokens) writer.integer(id);
+    writer.end_array().key("temperature").number(segment.temperature);
+    writer.key("avg_logprob").number(segment.average_logprob);
+    writer.key("no_speech_prob").number(segment.no_speech).end_object();
   }
+  writer.end_array().end_object();
+  return out;
+}
 
-  std::string plain(const models::Transcription& made) const {
-    std::string all;
-    for (const models::WhisperSegment& segment : made.segments) all += text(segment);
-    const size_t first = all.find_first_not_of(' ');
-    return (first == std::string::npos ? "" : all.substr(first)) + "\n";
+Result<void> write_transcript(const speech::Transcript& made, const cli::Arguments& arguments,
+                              bool has_text) {
+  const std::string& format = arguments.text("--format");
+  if (format == "json") return write_output(segments_json(made, has_text) + "\n");
+  if (format == "verbose_json") {
+    return write_output(speech::verbose_json(made, {.words = arguments.has("--words")}) + "\n");
   }
-
-  std::string json(const models::Transcription& made) const {
-    std::string out;
-    base::JsonWriter writer(out);
-    writer.begin_object().key("language").string(made.language);
-    writer.key("duration").number(made.seconds).key("segments").begin_array();
-    for (const models::WhisperSegment& segment : made.segments) {
-      writer.begin_object().key("start").number(segment.begin_s);
-      writer.key("end").number(segment.end_s);
-      if (tokenizer_ != nullptr) writer.key("text").string(text(segment));
-      writer.key("tokens").begin_array();
-      for (const TokenId id : segment.tokens) writer.integer(id);
-      writer.end_array().key("avg_logprob").number(segment.average_logprob);
-      writer.key("no_speech_prob").number(segment.no_speech).end_object();
-    }
-    writer.end_array().end_object();
-    return out + "\n";
-  }
-
-  // SubRip's "00:00:01,500 --> 00:00:03,000", WebVTT's with points.
-  std::string subtitles(const models::Transcription& made, bool is_vtt) const {
-    std::string out = is_vtt ? "WEBVTT\n\n" : "";
-    int number = 0;
-    for (const models::WhisperSegment& segment : made.segments) {
-      const std::string words = text(segment);
-      const size_t first = words.find_first_not_of(' ');
-      if (!is_vtt) out += fmt::format("{}\n", ++number);
-      out += fmt::format("{} --> {}\n{}\n\n", time(segment.begin_s, is_vtt),
-                         time(segment.end_s, is_vtt),
-                         first == std::string::npos ? "" : words.substr(first));
-    }
-    return out;
-  }
-
- private:
-  static std::string time(double seconds, bool is_vtt) {
-    const auto ms = static_cast<int64_t>(std::llround(seconds * 1000));
-    return fmt::format("{:02}:{:02}:{:02}{}{:03}", ms / 3'600'000, ms / 60'000 % 60, ms / 1000 % 60,
-                       is_vtt ? '.' : ',', ms % 1000);
-  }
-
-  const models::WhisperConfig& config_;
-  const tokenizer::Tokenizer* tokenizer_;
-};
+  if (format == "text") return write_text(speech::plain_text(made) + "\n");
+  return write_text(format == "vtt" ? speech::web_vtt(made) : speech::subrip(made));
+}
 
 Result<void> run(const cli::Arguments& arguments) {
-  const std::string& format = arguments.text("--format");
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
-  TRY_ASSIGN(const std::vector<float> samples, read_sound(arguments.text("FILE")));
+  const cli::Interrupt interrupt;
+  const auto go_on = [&] { return !interrupt.pending(); };
+  TRY_ASSIGN(const std::string file, base::read_file(arguments.text("FILE"), kSoundBytesMax));
+  TRY_ASSIGN(std::vector<float> samples, sound_reader(kSecondsMax)(file, go_on));
   TRY_ASSIGN(const auto tokenizer, read_tokenizer(folder));
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
   TRY_ASSIGN(const std::unique_ptr<models::Whisper> model, models::Whisper::load(folder, *kernels));
-  const audio::LogMel front(model->config().mel_bands);
-  TRY_ASSIGN(const bool is_done, write_exact(arguments, *model, samples, front));
+  TRY_ASSIGN(const bool is_done,
+             write_exact(arguments, *model, samples, audio::LogMel(model->config().mel_bands)));
   if (is_done) return {};
-  if (tokenizer == nullptr && format != "json") {
+  if (tokenizer == nullptr && arguments.text("--format") != "json") {
     return Error{ErrorCode::kNotFound,
                  fmt::format("{} has no tokenizer.json; --format json gives token ids", folder)};
   }
-  const cli::Interrupt interrupt;
-  TRY_ASSIGN(const models::Transcription made,
-             models::transcribe(
-                 *model, samples,
-                 {.language = arguments.text("--language"),
-                  .translates = arguments.text("--task") == "translate",
-                  .timestamps = !arguments.has("--without-timestamps"),
-                  .uses_previous = !arguments.has("--no-previous-text")},
-                 [&](std::span<const float> sound) { return front.of(sound); },
-                 [&] { return !interrupt.pending(); }));
-  const Shown shown(model->config(), tokenizer.get());
-  if (format == "json") return write_output(shown.json(made));
-  if (format == "text") return write_text(shown.plain(made));
-  return write_text(shown.subtitles(made, format == "vtt"));
+  speech::Task task{.language = arguments.text("--language"),
+                    .translates = arguments.text("--task") == "translate",
+                    .timestamps = !arguments.has("--without-timestamps"),
+                    .uses_previous = !arguments.has("--no-previous-text"),
+                    .prompt = arguments.text("--prompt"),
+                    .temperature = arguments.number("--temperature"),
+                    .words = arguments.has("--words")};
+  if (const auto code = speech::language_code(task.language); !code.empty()) task.language = code;
+  const node::WhisperRecogniser recogniser({.model = *model, .tokenizer = tokenizer.get()});
+  TRY_ASSIGN(const auto recognition, recogniser.begin(std::move(samples), task));
+  for (bool has_more = true; has_more;) {
+    TRY_ASSIGN(has_more, recognition->step(go_on));
+  }
+  return write_transcript(recognition->transcript(), arguments, tokenizer != nullptr);
+}
+
+// Of whoever compares with other programs.
+std::vector<Flag> exact_flags() {
+  return {{.name = "--mel-out", .value = "FILE.npy", .help = "the spectrogram [bands, frames]"},
+          {.name = "--encoder-out",
+           .value = "FILE.npy",
+           .help = "the encoder's states [positions, hidden]"},
+          {.name = "--language-out",
+           .value = "FILE.npy",
+           .help = "each language's probability, in the order of their tokens"},
+          {.name = "--logits-out",
+           .value = "FILE.npy",
+           .help = "the logits [tokens, vocab] of --tokens",
+           .only_with = {{"--tokens"}}},
+          {.name = "--tokens",
+           .value = "IDS.json",
+           .help = "a JSON array of ids that the decoder is fed",
+           .only_with = {{"--logits-out"}}}};
 }
 
 }  // namespace
 
 cli::Verb transcribe_verb() {
-  return {
+  cli::Verb verb{
       .name = "transcribe",
-      .summary = "Writes down what is said in a WAV file, by a Whisper model.",
+      .summary = "Writes down what is said in a file, by a Whisper model.",
       .about =
           "MODEL is a folder of Hugging Face's layout. The sound is mixed to one channel and\n"
           "brought to 16 kHz; windows of 30 s are decoded one behind the other, the likeliest\n"
-          "token each time. --mel-out and the others write what the first window comes to, as\n"
-          "float32, and nothing else is done.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}, {"FILE", "a WAV file"}},
+          "token each time, and anew with some drawn where the text is doubtful. FLAC, MP3 and\n"
+          "Ogg are decoded by a process that can do nothing else, WebM, MP4 and more by ffmpeg\n"
+          "where it is installed. pelton serve MODEL does the same for many files over HTTP.\n"
+          "--mel-out and the others write what the first window comes to, as float32, and\n"
+          "nothing else is done.",
+      .positionals = {{"MODEL", "a model folder or a hub id"},
+                      {"FILE", "a file with sound: WAV, FLAC, MP3, Ogg and others"}},
       .flags =
           {
               {.name = "--language",
@@ -223,36 +207,37 @@ cli::Verb transcribe_verb() {
                .value = "NAME",
                .help = "what is written",
                .default_text = "text",
-               .choices = {"text", "json", "srt", "vtt"}},
+               .choices = {"text", "json", "verbose_json", "srt", "vtt"}},
+              {.name = "--prompt",
+               .value = "TEXT",
+               .help = "stands before the first window: names, and how they are written"},
+              {.name = "--temperature",
+               .value = "T",
+               .help = "0: the likeliest token each time; doubtful windows are decoded anew at "
+                       "higher ones, up to 1",
+               .kind = Flag::Kind::kNumber,
+               .default_text = "0",
+               .most = 1},
+              {.name = "--words",
+               .help = "when each word was said",
+               .kind = Flag::Kind::kSwitch,
+               .only_with = {{"--format", {"verbose_json"}}}},
               {.name = "--without-timestamps",
                .help = "the model is not asked for times; segments are whole windows",
                .kind = Flag::Kind::kSwitch},
               {.name = "--no-previous-text",
                .help = "a window is decoded without what was said before",
                .kind = Flag::Kind::kSwitch},
-              {.name = "--mel-out", .value = "FILE.npy", .help = "the spectrogram [bands, frames]"},
-              {.name = "--encoder-out",
-               .value = "FILE.npy",
-               .help = "the encoder's states [positions, hidden]"},
-              {.name = "--language-out",
-               .value = "FILE.npy",
-               .help = "each language's probability, in the order of their tokens"},
-              {.name = "--logits-out",
-               .value = "FILE.npy",
-               .help = "the logits [tokens, vocab] of --tokens",
-               .only_with = {{"--tokens"}}},
-              {.name = "--tokens",
-               .value = "IDS.json",
-               .help = "a JSON array of ids that the decoder is fed",
-               .only_with = {{"--logits-out"}}},
               kernels_flag(),
               threads_flag(),
           },
       .examples = {"pelton transcribe openai/whisper-small talk.wav",
-                   "pelton transcribe ./whisper talk.wav --format srt --language de",
+                   "pelton transcribe ./whisper talk.mp3 --format srt --language de",
                    "pelton transcribe ./whisper talk.wav --format json --encoder-out states.npy"},
       .run = run,
   };
+  for (Flag& flag : exact_flags()) verb.flags.push_back(std::move(flag));
+  return verb;
 }
 
 }  // namespace pelton::apps

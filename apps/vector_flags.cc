@@ -63,6 +63,12 @@ Result<void> read_score_by(const std::string& asked, const node::LoadedModel& mo
     use.score_by = ScoreBy::kLabel;
   }
   if (asked != "yes-no") return {};
+  if (!is_encoder && !use.labels.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--rerank-by yes-no asks for a model that answers, and this one has a "
+                 "classification head in place of its output head",
+                 "rerank-by"};
+  }
   if (is_encoder) {
     return Error{ErrorCode::kInvalidArgument,
                  "--rerank-by yes-no asks for a model that answers, and this is an encoder",
@@ -107,7 +113,7 @@ Result<void> read_vector_use(const cli::Arguments& arguments, const node::Loaded
   if (is_encoder && sentences.tokens_max) use.tokens_max = *sentences.tokens_max;
   use.labels = labels_of(model.config());
   TRY(read_score_by(arguments.text("--rerank-by"), model, use));
-  if (!is_encoder) return {};
+  if (!is_encoder && use.labels.empty()) return {};
   std::string scores;
   if (!use.labels.empty()) scores = fmt::format("; {} labels", use.labels.size());
   log.info(fmt::format("vectors: {} of {} states{}{}; at most {} tokens a text",

@@ -21,6 +21,7 @@ std::vector<cli::Verb> kv_verbs();
 std::vector<cli::Verb> weights_verbs();
 // chain check, graph, run.
 std::vector<cli::Verb> chain_verbs();
+cli::Verb availability_verb();
 cli::Verb capacity_plan_verb();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
@@ -50,6 +51,7 @@ cli::Verb bench_compare_verb();
 cli::Verb bench_sweep_verb();
 cli::Verb bench_history_verb();
 cli::Verb bench_bandwidth_verb();
+cli::Verb bench_exchange_verb();
 cli::Verb bench_gateway_verb();
 cli::Verb bench_kv_verb();
 cli::Verb pull_verb();

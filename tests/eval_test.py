@@ -279,6 +279,72 @@ class Eval(unittest.TestCase):
             server.shutdown()
             server.server_close()
 
+    def test_recorded_requests_are_compared_between_two_servers(self):
+        """Bodies as clients sent them, asked of both: paired, with each server's own key and what it says of its formats."""
+        heard = {}
+
+        def server(name, say, info):
+            class Answers(http.server.BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send({"data": [{"id": name}]} if self.path.endswith("/models") else info, 200 if info or self.path.endswith("/models") else 404)
+
+                def do_POST(self):
+                    body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                    heard.setdefault(name, []).append((body, self.headers.get("Authorization")))
+                    text, reason, tokens = say(body["messages"][-1]["content"])
+                    self.send({"choices": [{"finish_reason": reason, "message": {"role": "assistant", "content": text}}],
+                               "usage": {"prompt_tokens": 9, "completion_tokens": tokens, "total_tokens": 9 + tokens}})
+
+                def send(self, value, status=200):
+                    data = json.dumps(value).encode()
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+
+                def log_message(self, *_):
+                    pass
+
+            one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+            threading.Thread(target=one.serve_forever, daemon=True).start()
+            self.addCleanup(one.server_close)
+            self.addCleanup(one.shutdown)
+            return f"http://127.0.0.1:{one.server_port}"
+
+        facts = {"runtime": {"chat_template": "harmony", "weights": "int8", "kv_dtype": "bf16", "kernels": "avx2", "memory": "much"}}
+        new = server("new", lambda text: ("[1]" if "JSON" in text else "Hello " + text, "stop", 8), facts)
+        old = server("old", lambda text: ("no" if "JSON" in text else "Hello " + text, "length" if "long" in text else "stop", 4), None)
+        with tempfile.TemporaryDirectory() as folder:
+            file, out = os.path.join(folder, "recorded.jsonl"), os.path.join(folder, "a.json")
+            def body(content, **more):
+                return {"model": "was", "temperature": 1, "stream": True, "messages": [{"role": "user", "content": content}], **more}
+            with open(file, "w", encoding="utf-8") as opened:
+                for line in (body("one"), body("long"), body("JSON", response_format={"type": "json_object"}),
+                             {"custom_id": "x", "method": "POST", "url": "/v1/chat/completions", "body": body("four")}):
+                    opened.write(json.dumps(line) + "\n")
+            done = subprocess.run([BINARY, "eval", "--base-url", new, "--against", old, "--tasks", file, "--out", out, "--fail-if", "same<0.9"],
+                                  env={**os.environ, "OPENAI_API_KEY": "sk-new", "OPENAI_API_KEY_AGAINST": "sk-old"},
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)  # three of four are the same
+            self.assertIn("same<0.9 (it is 0.75)", done.stderr)
+            self.assertIn("75.0 %", done.stdout)
+            self.assertFalse([name for name in os.listdir(folder) if name.endswith(".partial")])
+            with open(out, encoding="utf-8") as opened:
+                result = json.load(opened)
+            self.assertEqual(result["server"], {key: facts["runtime"][key] for key in ("chat_template", "weights", "kv_dtype", "kernels")})
+            self.assertEqual([(one["id"], one["right"]) for one in result["outcomes"]], [("0", True), ("1", True), ("2", True), ("x", True)])
+            self.assertEqual({key for _, key in heard["new"]}, {"Bearer sk-new"})
+            self.assertEqual({key for _, key in heard["old"]}, {"Bearer sk-old"})
+            for sent, _ in heard["new"] + heard["old"]:
+                self.assertNotIn("stream", sent)
+                self.assertEqual(sent["temperature"], 0)
+            self.assertEqual({sent["model"] for sent, _ in heard["old"]}, {"old"})
+            refused = pelton("eval", "--base-url", new, "--against", out, "--against-model", "m", "--tasks", file, code=2)
+            self.assertIn("--against-model", refused)
+            with open(file, "w", encoding="utf-8") as opened:
+                opened.write('{"timestamp":1,"input_length":3,"output_length":4,"hash_ids":[]}\n')
+            self.assertIn("numbers only", pelton("eval", "--base-url", new, "--tasks", file, code=2))
+
     def test_schemas_are_judged_as_by_debians_jsonschema(self):
         """Random schemas and random values, half of them made by the schema: the same verdicts as python3-jsonschema's."""
         import jsonschema

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import time
 import tomllib
 import unittest
 
+import gateway_fixture
 from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -215,6 +217,50 @@ class Operators(unittest.TestCase):
         self.until(lambda: "nobody from 127.0.0.1: drain none: refused: another page" in self.gateway.audit(), self.gateway.log)
 
 
+class Erasing(unittest.TestCase):
+    def test_a_tenant_is_erased_at_every_worker(self):
+        """Stored responses, encrypted, each at its worker: pelton fleet erase reaches them while they run, and fails where it does not."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            keys, secret = folder / "keys", folder / "store.key"
+            keys.write_text("anns-key ann\nbobs-key bob\n")
+            secret.write_text("s" * 40 + "\n")
+            fleet = gateway_fixture.Fleet(folder, 2, gateway=(f'keys_file = "{keys}"\n',), serve=(
+                "--executor", f"modelled:{folder / 'script.json'}", "--response-store", f"sqlite:{folder}/r{{i}}.db", "--store-key-file", secret))
+            self.addCleanup(fleet.close)
+
+            def ask(who, method, path, body=None):
+                status, text = gateway_fixture.ask(fleet.gateway.port, method, path, body, Authorization=f"Bearer {who}s-key")
+                return status, json.loads(text)
+
+            def erase():
+                return subprocess.run([BINARY, "fleet", "erase", "--tenant", "ann", "--admin", f"http://127.0.0.1:{fleet.admin}"],
+                                      capture_output=True, text=True, timeout=60, check=False)
+
+            made = {}
+            for who in ("ann", "bob"):
+                for number in range(6):
+                    status, said = ask(who, "POST", "/v1/responses", {"model": "pelton-box", "input": f"check {number}"})
+                    self.assertEqual(status, 200, said)
+                    made.setdefault(who, []).append(said["id"])
+            for who, ids in made.items():
+                self.assertEqual({ask(who, "GET", f"/v1/responses/{one}")[0] for one in ids}, {200}, who)
+            done = erase()
+            self.assertEqual((done.returncode, done.stdout), (0, "erased at all workers\n"), done.stderr)
+            self.assertEqual({ask("ann", "GET", f"/v1/responses/{one}")[0] for one in made["ann"]}, {404})
+            self.assertEqual({ask("bob", "GET", f"/v1/responses/{one}")[0] for one in made["bob"]}, {200})
+            self.assertEqual(gateway_fixture.ask(fleet.admin, "POST", "/v1/erase_tenant")[0], 400)
+            self.assertEqual(gateway_fixture.ask(fleet.admin, "POST", "/v1/erase_tenant?tenant=ann", Origin="http://evil.example")[0], 403)
+            fleet.kill(1)
+            failed = erase()
+            self.assertNotEqual(failed.returncode, 0)
+            self.assertIn("w1", failed.stderr)
+            fleet.workers[0].end(signal.SIGTERM)
+            fleet.workers[0] = None
+            listed = subprocess.run([BINARY, "store", "ls", folder / "r0.db"], capture_output=True, text=True, timeout=60, check=True).stdout
+            self.assertNotIn("ann", listed)
+
+
 if __name__ == "__main__":
-    BINARY = os.path.abspath(sys.argv[1])
+    BINARY = gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -48,13 +48,15 @@ class PackedQuality(unittest.TestCase):
         self.assertEqual(code, 1, output)
 
     def test_right_answers(self):
-        rights = []
-        for model in (MODEL, self.packed):
-            code, output = output_of(TOOLS / "evaluate", "--pelton", PELTON, "--count", 200, model)
-            self.assertEqual(code, 0, output)
-            rights.append(float(re.search(r"^right ([0-9.]+) %", output, re.MULTILINE)[1]))
-        self.assertGreater(rights[0], 85)
-        self.assertLessEqual(rights[0] - rights[1], 0.5)
+        """The same held-out tasks, asked of both by `pelton eval`."""
+        folder = pathlib.Path(self.folder.name)
+        code, tasks = output_of(sys.executable, TOOLS / "eval_tasks.py", "--count", 200, folder / "held-out")
+        self.assertEqual(code, 0, tasks)
+        flags = ["--serve-flag=--current-date", "--serve-flag=2026-11-21", "--max-tokens", 400, "--tasks", tasks.strip()]
+        code, output = output_of(PELTON, "eval", MODEL, *flags, "--out", folder / "before.json", "--fail-if", "score<0.85")
+        self.assertEqual(code, 0, output)
+        code, output = output_of(PELTON, "eval", self.packed, *flags, "--against", folder / "before.json", "--fail-if", "drop>0.005")
+        self.assertEqual(code, 0, output)
 
 
 if __name__ == "__main__":

@@ -333,6 +333,20 @@ class Verbs(unittest.TestCase):
             self.assertLess(way["max"], 1e13)  # faster than any memory: nothing was read
             self.assertLessEqual(way["min"], way["median"])
 
+    def test_bench_exchange(self):
+        for transport in ("shm", "tcp"):
+            for ranks in (2, 3):
+                done = subprocess.run([ROOT / "tools" / "alone", BINARY, "bench", "exchange", "--transport", transport, "--ranks", str(ranks),
+                                       "--rounds", "50", "--json", "-"], capture_output=True, timeout=200, check=True)
+                numbers = json.loads(done.stdout)
+                self.assertEqual((numbers["transport"], numbers["ranks"]), (transport, ranks))
+                self.assertEqual([one["bytes"] for one in numbers["exchanges"]], [1024 << 2 * i for i in range(6)])
+                for one in numbers["exchanges"]:
+                    self.assertGreater(one["median_us"], 0.01)  # less and nothing was exchanged
+                    self.assertLessEqual(one["median_us"], one["p99_us"])
+        self.expect(2, pelton("bench", "exchange", "--transport", "mpi"))
+        self.expect(2, pelton("bench", "exchange", "--bytes", "2", "--ranks", "3"))
+
     def test_one_measurement_at_a_time(self):
         with open("/tmp/pelton-bench.lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -137,7 +137,7 @@ async function show(config: Config): Promise<void> {
     scaling: async () => show_fed("scaling", config.what_if),
     requests: async () => show_fed("requests"),
     routing: show_routing,
-    splits: async () => show_polled(page, () => new Splits()),
+    splits: async () => show_polled(page, () => new Splits(operator)),
     health: async () => show_polled(page, () => new Health()),
     server_health: async () => show_polled(page, () => new ServerHealth()),
     chain_figures: async () => show_polled(page, () => new ChainFigures()),

@@ -129,12 +129,16 @@ export class Operator {
 
   // Asks first. What became of it is said in the same window where it failed.
   command(worker: string, word: keyof typeof w.commands): Promise<void> {
-    const what = w.commands[word];
+    return this.ask(w.commands[word], worker, `console/workers/${encodeURIComponent(worker)}/${word}`);
+  }
+
+  // The same of anything that has a name: `path` is what is asked for then.
+  ask(what: { label: string; ask: string; means: string }, name: string, path: string): Promise<void> {
     const state = h("p", { class: "state wrong", role: "alert" });
-    const go = (close: () => void) => this.change("POST", `console/workers/${encodeURIComponent(worker)}/${word}`).then(close, (error) => {
+    const go = (close: () => void) => this.change("POST", path).then(close, (error) => {
       state.textContent = !this.is_signed_in ? w.over : error instanceof ApiError && error.status > 0 ? plain(error.message) : words.offline;
     });
-    return dialog(say(what.ask, { name: plain(worker) }), (close) => [h("p", {}, what.means), state,
+    return dialog(say(what.ask, { name: plain(name) }), (close) => [h("p", {}, what.means), state,
       h("div", { class: "tools" }, button(what.label, () => void go(close), { class: "main" }), button(words.chat.cancel, close, { autofocus: true }))]);
   }
 }

@@ -23,6 +23,7 @@ function terms(of: Row, before = ""): HTMLElement[] {
 class Pool {
   private readonly facts = h("dl", { class: "facts" });
   private readonly why = h("p", { class: "why" });
+  private readonly outdated = h("p", { class: "why", hidden: true });
   private readonly trouble = h("p", { class: "state wrong", role: "alert" });
   private readonly terms = h("dl", { class: "facts" });
   private readonly fold: HTMLDetailsElement;
@@ -36,7 +37,7 @@ class Pool {
       name: w[line], value: (one) => one.replicas?.[name]?.[line] ?? null })), null, true);
     this.name = h("h2", {}, plain(name));
     this.fold = h("details", { ontoggle: () => this.draw_terms() }, h("summary", {}, w.terms), this.terms);
-    this.element = h("article", { class: "panel pool" }, this.name, this.facts, this.why, this.trouble, this.chart.element, this.fold);
+    this.element = h("article", { class: "panel pool" }, this.name, this.facts, this.why, this.outdated, this.trouble, this.chart.element, this.fold);
   }
 
   draw(state: Row, samples: Sample[]): void {
@@ -49,6 +50,11 @@ class Pool {
       fact(w.starting, grouped(state.starting)), fact(w.leaving, grouped(state.draining + state.stopping)),
       fact(w.starts, `${grouped(state.starts)} (${grouped(state.failed_starts)})`), fact(w.lost, grouped(state.lost)));
     this.why.textContent = plain(state.decision);
+    // Of those that run with other arguments than one that is started now: which, and how.
+    const old = Object.entries((state.outdated ?? {}) as Row).map(([replica, how]) => `${plain(replica)} (${plain(String(how))})`);
+    const outdated = old.length === 0 ? "" : say(state.rolls ? w.rolling : w.outdated, { count: grouped(old.length), which: old.join(", ") });
+    if (this.outdated.textContent !== outdated) this.outdated.textContent = outdated;
+    this.outdated.hidden = old.length === 0;
     const trouble = [state.alarm && w.alarm, state.failure && say(w.failure, { why: plain(state.failure) })].filter(Boolean).join(" ");
     if (this.trouble.textContent !== trouble) this.trouble.textContent = trouble;
     this.chart.draw(samples, (one) => one.at, kMinutes * 60_000);

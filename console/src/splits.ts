@@ -3,7 +3,9 @@ import { get } from "./api";
 import { grouped, h, milliseconds } from "./dom";
 import { Row } from "./feed";
 import { plain } from "./markdown";
+import { Operator } from "./operator";
 import { get_metrics, Metrics, Poller } from "./poller";
+import { Rollout } from "./rollout";
 import { Table } from "./table";
 import { say, words } from "./words";
 
@@ -30,15 +32,25 @@ class Route {
     { name: w.columns.token, text: (row) => `${time(row.token_p50)}, ${time(row.token_p95)}`, right: true },
     { name: w.columns.tokens, text: (row) => (row.tokens === null ? words.live.nothing : grouped(row.tokens)), right: true },
   ]);
-  readonly element = h("article", { class: "panel" }, this.heading, this.about, this.arms.element);
+  private readonly rollout: Rollout;
+  readonly element: HTMLElement;
 
-  draw(route: Row, metrics: Metrics): void {
+  constructor(operator: Operator) {
+    this.rollout = new Rollout(operator);
+    this.element = h("article", { class: "panel" }, this.heading, this.about, this.arms.element, this.rollout.element);
+  }
+
+  draw(route: Row, metrics: Metrics, rollout: Row | undefined): void {
+    this.rollout.element.hidden = rollout === undefined;
+    if (rollout !== undefined) this.rollout.draw(rollout);
     this.heading.textContent = route.tenant === "*" ? plain(route.model) : say(w.of_tenant, { model: plain(route.model), tenant: plain(route.tenant) });
     const fallback = route.fallback.length > 0 ? say(w.fallback, { pools: route.fallback.map(plain).join(", ") }) : "";
     this.about.textContent = `${w.sticky[route.sticky as keyof typeof w.sticky] ?? ""} ${fallback}`.trim();
-    const weights = route.arms.reduce((sum: number, arm: Row) => sum + arm.weight, 0);
+    // An arm that is rolled out has no weight: the others share what it leaves.
+    const weights = route.arms.reduce((sum: number, arm: Row) => sum + (arm.weight ?? 0), 0);
+    const taken = rollout?.share ?? 0;
     const all = route.arms.reduce((sum: number, arm: Row) => sum + metrics.value(kName + "requests_total", { model: route.model, arm: arm.arm, traffic: "clients" }), 0);
-    const rows: Row[] = route.arms.map((arm: Row) => ({ ...arm, shadow: false, meant: arm.weight / weights }));
+    const rows: Row[] = route.arms.map((arm: Row) => ({ ...arm, shadow: false, meant: arm.weight === null ? taken : arm.weight / weights * (1 - taken) }));
     if (route.shadow !== null) rows.push({ arm: route.shadow.pool, pool: route.shadow.pool, shadow: true, meant: route.shadow.share });
     this.arms.draw(rows.map((row) => {
       const labels = { model: route.model, arm: row.arm, traffic: row.shadow ? "shadow" : "clients" };
@@ -60,12 +72,16 @@ export class Splits {
   readonly poller: Poller = new Poller(() => this.element, () => this.load(), 2000);
   readonly element: HTMLElement = h("section", { class: "page live" }, h("h1", {}, w.title), this.poller.state, h("p", { class: "quiet" }, w.note), this.none, this.list);
 
+  constructor(private readonly operator: Operator) {
+    operator.on_change(() => this.poller.start());
+  }
+
   private async load(): Promise<void> {
-    const [{ routes }, metrics] = await Promise.all([get("v1/routes"), get_metrics()]);
+    const [{ routes }, { rollouts }, metrics] = await Promise.all([get("v1/routes"), get("v1/rollouts"), get_metrics()]);
     this.none.hidden = routes.length > 0;
-    while (this.routes.length < routes.length) this.routes.push(new Route());
+    while (this.routes.length < routes.length) this.routes.push(new Route(this.operator));
     this.routes.length = routes.length;
     this.list.replaceChildren(...this.routes.map((one) => one.element));
-    this.routes.forEach((one, i) => one.draw(routes[i], metrics));
+    this.routes.forEach((one, i) => one.draw(routes[i], metrics, rollouts.find((rollout: Row) => rollout.name === routes[i].rollout)));
   }
 }

@@ -63,7 +63,7 @@ bool is_limit(std::string_view word) {
 // What a gateway reads of the line (gateway/key_scopes.h).
 bool is_scope(std::string_view word) {
   return word.starts_with("models=") || word.starts_with("pool=") || word.starts_with("region=") ||
-         word == "explain";
+         word == "explain" || word == "gateway";
 }
 
 // Behind the key, its tenant and that one's weight.
@@ -134,8 +134,8 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
   const std::string_view misspelt = misspelt_name(std::span(words).subspan(1));
   if (!misspelt.empty()) {
     return bad(
-        fmt::format("'{}=' is none of rpm=, tpm=, concurrent=, role=, models=, pool=, region= and "
-                    "explain, which has no value",
+        fmt::format("'{}=' is none of rpm=, tpm=, concurrent=, role=, models=, pool=, region=, "
+                    "explain and gateway, which have no value",
                     misspelt));
   }
   Principal principal{.tenant = "key-" + hash.substr(0, 12), .account = hash};

@@ -183,6 +183,11 @@ std::string batch_answer_line(const BatchAnswer& answer) {
   } else {
     writer.value(*body);
   }
+  if (!answer.warnings.empty()) {
+    writer.key("warnings").begin_array();
+    for (const std::string_view warning : answer.warnings) writer.string(warning);
+    writer.end_array();
+  }
   writer.end_object().key("error").null().end_object();
   line += '\n';
   return line;

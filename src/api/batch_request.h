@@ -58,6 +58,8 @@ struct BatchAnswer {
   int status = 200;
   std::string_view request_id;
   std::string_view body;  // JSON
+  // Of fields that were not obeyed: what `x-pelton-warning` says beside other answers.
+  std::vector<std::string_view> warnings = {};
 };
 std::string batch_answer_line(const BatchAnswer& answer);
 // One that was not sent at all.

@@ -53,6 +53,13 @@ LogMel::LogMel(int bands) : bands_(bands), filters_(mel_filters(bands)) {
     sines_.push_back(std::sin(angle));
     window_.push_back(0.5 - 0.5 * std::cos(angle));
   }
+  for (size_t b = 0; b < static_cast<size_t>(bands); ++b) {
+    const auto begin = filters_.begin() + static_cast<std::ptrdiff_t>(b * kBins);
+    const auto is_seen = [](double height) { return height > 0.0; };
+    const auto first = std::find_if(begin, begin + kBins, is_seen);
+    const auto last = std::find_if_not(first, begin + kBins, is_seen);
+    reaches_.emplace_back(first - begin, last - begin);
+  }
 }
 
 void LogMel::power(std::span<const float> samples, int64_t centre, double* bins) const {
@@ -70,17 +77,33 @@ void LogMel::power(std::span<const float> samples, int64_t centre, double* bins)
     std::fill_n(bins, kBins, 0.0);
     return;
   }
-  for (int k = 0; k < kBins; ++k) {
-    double real = 0.0;
-    double imaginary = 0.0;
-    int turn = 0;  // k * i modulo kWindow
-    for (const double value : frame) {
-      real += value * cosines_[static_cast<size_t>(turn)];
-      imaginary -= value * sines_[static_cast<size_t>(turn)];
-      turn += k;
-      if (turn >= kWindow) turn -= kWindow;
+  std::complex<double> spectrum[kWindow];
+  transform(frame, 1, kWindow, spectrum);
+  for (int k = 0; k < kBins; ++k) bins[k] = std::norm(spectrum[k]);
+}
+
+// Cooley and Tukey: of 400 samples the even and the odd ones, four times, down to 25.
+void LogMel::transform(const double* samples, int step, int count,
+                       std::complex<double>* out) const {
+  const auto turn = [&](int k) {  // e^(-2 pi i k / count)
+    const auto at = static_cast<size_t>(k * (kWindow / count) % kWindow);
+    return std::complex<double>(cosines_[at], -sines_[at]);
+  };
+  if (count % 2 != 0) {
+    for (int k = 0; k < count; ++k) {
+      out[k] = 0.0;
+      for (int i = 0; i < count; ++i) out[k] += samples[i * step] * turn(k * i % count);
     }
-    bins[k] = real * real + imaginary * imaginary;
+    return;
+  }
+  const int half = count / 2;
+  transform(samples, 2 * step, half, out);
+  transform(samples + step, 2 * step, half, out + half);
+  for (int k = 0; k < half; ++k) {
+    const std::complex<double> even = out[k];
+    const std::complex<double> odd = turn(k) * out[k + half];
+    out[k] = even + odd;
+    out[k + half] = even - odd;
   }
 }
 
@@ -94,7 +117,8 @@ std::vector<float> LogMel::of(std::span<const float> samples) const {
     power(samples, static_cast<int64_t>(t) * kHop, bins);
     for (size_t b = 0; b < static_cast<size_t>(bands_); ++b) {
       double sum = 0.0;
-      for (size_t k = 0; k < kBins; ++k) sum += filters_[b * kBins + k] * bins[k];
+      const auto [first, last] = reaches_[b];
+      for (size_t k = first; k < last; ++k) sum += filters_[b * kBins + k] * bins[k];
       const double log = std::log10(std::max(sum, 1e-10));
       logs[b * frames + t] = log;
       highest = std::max(highest, log);

@@ -2,8 +2,11 @@
 // Arithmetic in double. Immutable once made; any thread.
 #pragma once
 
+#include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace pelton::audio {
@@ -27,12 +30,15 @@ class LogMel {
  private:
   // The power of each frequency of one frame.
   void power(std::span<const float> samples, int64_t centre, double* bins) const;
+  // The Fourier transform of samples[0], samples[step], ...: `count` of them.
+  void transform(const double* samples, int step, int count, std::complex<double>* out) const;
 
   const int bands_;
   std::vector<double> window_;   // periodic Hann
   std::vector<double> cosines_;  // (kWindow): of 2 pi i / kWindow
   std::vector<double> sines_;
-  std::vector<double> filters_;  // (bands, kBins)
+  std::vector<double> filters_;                     // (bands, kBins)
+  std::vector<std::pair<size_t, size_t>> reaches_;  // by band: the bins that its filter sees
 };
 
 }  // namespace pelton::audio

@@ -58,5 +58,29 @@ TEST(Resample, AToneStaysATone) {
   EXPECT_EQ(resample(tone, 8000, 8000), tone);
 }
 
+TEST(Resample, PiecesMakeNoDifference) {
+  std::vector<float> noise;
+  uint32_t state = 1;
+  for (int i = 0; i < 20'000; ++i) {
+    state = state * 1664525u + 1013904223u;
+    noise.push_back(static_cast<float>(state >> 8) / 8388608.0f - 1.0f);
+  }
+  // Few phases, one, many; down and up.
+  for (const int rate : {44'100, 48'000, 8000, 44'101, 15'999, 192'000}) {
+    const std::vector<float> whole = resample(noise, rate, 16'000);
+    EXPECT_EQ(whole.size(), std::max<size_t>(1, noise.size() * 16'000 / static_cast<size_t>(rate)));
+    Resampler resampler(rate, 16'000);
+    std::vector<float> made;
+    size_t size = 1;
+    for (size_t at = 0; at < noise.size(); size = size * 3 + 1) {
+      const size_t count = std::min(size, noise.size() - at);
+      resampler.push(std::span(noise).subspan(at, count), made);
+      at += count;
+    }
+    resampler.finish(made);
+    EXPECT_EQ(made, whole) << rate;
+  }
+}
+
 }  // namespace
 }  // namespace pelton::audio

@@ -20,9 +20,12 @@ constexpr size_t kEntriesMax = 1000;
 constexpr size_t kVariantsMax = 1000;
 constexpr size_t kColumnsMax = 4000;
 constexpr size_t kDemandsPerModelMax = 6;
+constexpr size_t kCommonModesMax = 100;
 constexpr size_t kTagsMax = 16;
 constexpr size_t kTextMax = 64;
 constexpr double kDaySeconds = 86'400;
+constexpr double kMtbfDaysMin = 0.01;
+constexpr double kMtbfDaysMax = 1e5;
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -118,12 +121,16 @@ class NeedsReader {
 
   Result<FleetNeeds> read() {
     TRY(Table(root_, "the file", file_)
-            .expect_only({"plan", "capacity", "variant", "demand", "running"}));
+            .expect_only({"plan", "capacity", "variant", "demand", "running", "availability",
+                          "common_mode"}));
     TRY(read_plan());
+    TRY(read_fault_rates());
     TRY(each("capacity", kEntriesMax, [this](const Table& table) { return read_entry(table); }));
     TRY(each("variant", kVariantsMax, [this](const Table& table) { return read_variant(table); }));
     TRY(each("demand", kVariantsMax, [this](const Table& table) { return read_demand(table); }));
     TRY(each("running", kColumnsMax, [this](const Table& table) { return read_running(table); }));
+    TRY(each("common_mode", kCommonModesMax,
+             [this](const Table& table) { return read_common_mode(table); }));
     if (needs_.entries.empty()) return cli::bad_toml(file_, 1, "no [[capacity]]");
     if (needs_.demands.empty()) return cli::bad_toml(file_, 1, "no [[demand]]");
     TRY(expect_bounded());
@@ -160,15 +167,63 @@ class NeedsReader {
     TRY_ASSIGN(const std::vector<std::string> names, table.texts("survive"));
     if (node->find("survive") != nullptr) needs_.survive.clear();
     for (const std::string& name : names) {
-      constexpr Domain kDomains[] = {Domain::kZone, Domain::kRegion, Domain::kProvider,
-                                     Domain::kSpot};
       const auto* const found = std::ranges::find(kDomains, name, domain_name);
-      if (found == std::end(kDomains)) {
+      if (found == kDomains.end()) {
         return table.bad("survive", "knows zone, region, provider and spot");
       }
       if (std::ranges::find(needs_.survive, *found) != needs_.survive.end()) continue;
       needs_.survive.push_back(*found);
     }
+    return {};
+  }
+
+  Result<void> read_fault_rates() {
+    const TomlNode* const node = root_.find("availability");
+    if (node == nullptr) return {};
+    if (node->kind != NodeKind::kTable) {
+      return cli::bad_toml(file_, node->line, "'availability' is no table");
+    }
+    const Table table(*node, "availability", file_);
+    TRY(table.expect_only({"objective", "detect_s", "shift_s", "start_s", "sheddable_share",
+                           "replica_mtbf_days", "machine_mtbf_days", "zone_mtbf_days",
+                           "region_mtbf_days", "provider_mtbf_days", "spot_mtbf_days",
+                           "outage_s"}));
+    FaultRates& faults = needs_.faults;
+    const auto read = [&](std::string_view key, double& value,
+                          Table::Bounds bounds) -> Result<void> {
+      TRY_ASSIGN(value, table.number(key, value, bounds));
+      return {};
+    };
+    TRY(read("objective", faults.objective, {0, 1}));
+    TRY(read("detect_s", faults.detect_s, {0, kDaySeconds}));
+    TRY(read("shift_s", faults.shift_s, {0, kDaySeconds}));
+    TRY(read("start_s", faults.start_s, {0, kDaySeconds}));
+    TRY(read("sheddable_share", faults.sheddable_share, {0, 1}));
+    TRY(read("outage_s", faults.outage_s, {0, kMonthSeconds}));
+    const std::pair<std::string_view, double*> every[] = {
+        {"replica_mtbf_days", &faults.replica_mtbf_days},
+        {"machine_mtbf_days", &faults.machine_mtbf_days},
+        {"zone_mtbf_days", &faults.zone_mtbf_days},
+        {"region_mtbf_days", &faults.region_mtbf_days},
+        {"provider_mtbf_days", &faults.provider_mtbf_days},
+        {"spot_mtbf_days", &faults.spot_mtbf_days}};
+    for (const auto& [key, days] : every) {
+      TRY(read(key, *days, {0, kMtbfDaysMax}));
+      if (*days > 0 && *days < kMtbfDaysMin) {
+        return table.bad(key, fmt::format("must be 0 (never) or from {} on", kMtbfDaysMin));
+      }
+    }
+    return {};
+  }
+  Result<void> read_common_mode(const Table& table) {
+    TRY(table.expect_only({"cause", "per_month", "share", "lasts_s"}));
+    CommonMode mode;
+    TRY_ASSIGN(mode.cause, table.text("cause", std::nullopt));
+    TRY(expect_new(table, "cause", mode.cause, causes_));
+    TRY_ASSIGN(mode.per_month, table.number("per_month", std::nullopt, {0, 1e4}));
+    TRY_ASSIGN(mode.share, table.number("share", 1, {0, 1}));
+    TRY_ASSIGN(mode.lasts_s, table.number("lasts_s", 300, {0, kMonthSeconds}));
+    needs_.faults.common_modes.push_back(std::move(mode));
     return {};
   }
 
@@ -325,6 +380,7 @@ class NeedsReader {
   FleetNeeds needs_;
   std::map<std::string, std::string> entry_names_;
   std::map<std::string, std::string> variant_names_;
+  std::map<std::string, std::string> causes_;
   std::map<std::string, std::string> spellings_;
   std::map<std::string, std::string> places_;
 };

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "capacity/allocation.h"
+#include "capacity/availability.h"
 #include "capacity/capacity_file.h"
 #include "capacity/explanation.h"
 #include "capacity/plan_report.h"
@@ -28,5 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Explanation explanation = explain(*needs, plan);
   CHECK(!plan_text(*needs, plan, &explanation).empty());
   CHECK(plan_json(*needs, plan, &explanation).is_object());
+  const Availability found = availability_of(*needs, plan, Standing::kPlanned);
+  CHECK(found.downtime_s >= 0 && found.downtime_s <= kMonthSeconds);
+  CHECK(!availability_text(*needs, found).empty());
   return 0;
 }

@@ -40,14 +40,6 @@ PlacementReason reason_of(const FleetNeeds& needs, const Plan& plan, const Place
   return reason;
 }
 
-bool is_in(const Entry& entry, const std::string& domain) {
-  for (const Domain kind : {Domain::kZone, Domain::kRegion, Domain::kProvider, Domain::kSpot}) {
-    const std::string its = domain_of(entry, kind);
-    if (!its.empty() && domain == fmt::format("{} {}", domain_name(kind), its)) return true;
-  }
-  return false;
-}
-
 LossReason loss_of(const FleetNeeds& needs, const Plan& plan, const std::string& domain) {
   LossReason loss{.domain = domain, .share_at_once = 1, .model = {}};
   const AllocationProgram made = make_program(needs);
@@ -67,26 +59,11 @@ LossReason loss_of(const FleetNeeds& needs, const Plan& plan, const std::string&
     loss.share_at_once = share;
     loss.model = meaning.model;
   }
-  FleetNeeds after = needs;
-  after.survive.clear();
-  after.running.clear();
-  for (Entry& entry : after.entries) entry.away = entry.away || is_in(entry, domain);
-  for (const Placement& one : plan.placements) {
-    after.running.push_back({needs.entries[static_cast<size_t>(one.entry)].name,
-                             needs.variants[static_cast<size_t>(one.variant)].name, one.replicas});
-  }
-  const Plan restored = allocate(after);
-  loss.can_restore = restored.is_possible();
+  const Restoration restored = restoration_without(needs, plan, domain);
+  loss.can_restore = restored.is_possible;
+  loss.restored_in_s = restored.in_s;
   loss.restored_per_hour = restored.per_hour;
-  for (const Placement& one : restored.placements) {
-    const Entry& entry = needs.entries[static_cast<size_t>(one.entry)];
-    if (one.running < one.replicas) {
-      loss.restored_in_s = std::max(loss.restored_in_s, entry.lead_p90_s / entry.stock);
-    }
-  }
-  for (const Shortfall& one : restored.shortfalls) {
-    loss.missing = std::max(loss.missing, one.wanted - one.given);
-  }
+  loss.missing = restored.missing;
   return loss;
 }
 
@@ -133,8 +110,8 @@ std::vector<std::string> survived_domains(const FleetNeeds& needs) {
   std::set<std::string> domains;
   for (const Domain kind : needs.survive) {
     for (const Entry& entry : needs.entries) {
-      const std::string its = domain_of(entry, kind);
-      if (!its.empty() && !entry.away) domains.insert(fmt::format("{} {}", domain_name(kind), its));
+      const std::string title = domain_title(entry, kind);
+      if (!title.empty() && !entry.away) domains.insert(title);
     }
   }
   return {domains.begin(), domains.end()};
@@ -151,6 +128,30 @@ int take_away(FleetNeeds& needs, const std::string& name) {
     ++count;
   }
   return count;
+}
+
+Restoration restoration_without(const FleetNeeds& needs, const Plan& plan,
+                                const std::string& domain) {
+  FleetNeeds after = needs;
+  after.survive.clear();
+  after.running.clear();
+  for (Entry& entry : after.entries) entry.away = entry.away || is_in(entry, domain);
+  for (const Placement& one : plan.placements) {
+    after.running.push_back({needs.entries[static_cast<size_t>(one.entry)].name,
+                             needs.variants[static_cast<size_t>(one.variant)].name, one.replicas});
+  }
+  const Plan restored = allocate(after);
+  Restoration how{.is_possible = restored.is_possible(), .per_hour = restored.per_hour};
+  for (const Placement& one : restored.placements) {
+    const Entry& entry = needs.entries[static_cast<size_t>(one.entry)];
+    if (one.running < one.replicas) {
+      how.in_s = std::max(how.in_s, entry.lead_p90_s / entry.stock);
+    }
+  }
+  for (const Shortfall& one : restored.shortfalls) {
+    how.missing = std::max(how.missing, one.wanted - one.given);
+  }
+  return how;
 }
 
 Explanation explain(const FleetNeeds& needs, const Plan& plan) {

@@ -50,6 +50,16 @@ struct Explanation {
   std::vector<ModelReason> models;
 };
 
+// How all of the demand is served again without a domain, from what is left; what is there stays.
+struct Restoration {
+  bool is_possible = false;
+  double in_s = 0;  // p90 of the slowest order; 0: nothing needs to be ordered
+  double per_hour = 0;
+  double missing = 0;  // if not: the largest shortfall, requests per second
+};
+Restoration restoration_without(const FleetNeeds& needs, const Plan& plan,
+                                const std::string& domain);
+
 // Of a plan that is possible, of these needs.
 Explanation explain(const FleetNeeds& needs, const Plan& plan);
 

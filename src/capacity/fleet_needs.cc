@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace pelton::capacity {
 
 std::string_view kind_name(Kind kind) {
@@ -54,6 +56,18 @@ bool Demand::permits(const Entry& entry) const {
   return residency.empty() || std::ranges::any_of(residency, [&](const std::string& tag) {
            return std::ranges::find(entry.residency, tag) != entry.residency.end();
          });
+}
+
+std::string domain_title(const Entry& entry, Domain domain) {
+  const std::string its = domain_of(entry, domain);
+  return its.empty() ? its : fmt::format("{} {}", domain_name(domain), its);
+}
+
+bool is_in(const Entry& entry, const std::string& title) {
+  return std::ranges::any_of(kDomains, [&](Domain kind) {
+    const std::string its = domain_title(entry, kind);
+    return !its.empty() && its == title;
+  });
 }
 
 }  // namespace pelton::capacity

@@ -74,6 +74,7 @@ ParameterCount count_parameters(const ModelConfig& config) {
   const int64_t expert_layers = config.expert_layers();
   count.embedding = config.vocab_size * hidden;
   count.head = config.tied_head ? 0 : config.vocab_size * hidden;
+  if (!config.is_encoder()) count.head += config.label_count * hidden;
   count.attention = layers * attention_parameters(config);
   count.other = ((config.post_norms ? 4 : 2) * layers + 1) * hidden;
   count.dense = (layers - expert_layers) * 3 * hidden * config.intermediate_size;

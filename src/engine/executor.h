@@ -41,6 +41,8 @@ struct ExecutorCapacity {
   int adapters_max = 0;                     // distinct ones in a step; 0: it computes without any
   int vocab_size = INT32_MAX;               // token ids a prompt may hold are below it
 
+  // Not an encoder, nor one with a classification head in place of its output head.
+  bool generates() const { return !whole_prompts && label_count == 0; }
   int slot_count() const { return sequences_max + pooled_sequences_max; }
 
   int blocks(int group, kv::Tier tier) const {

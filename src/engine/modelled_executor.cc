@@ -307,7 +307,7 @@ void ModelledExecutor::sample_row(const StepPlan& plan, const ScheduledRow& row,
     }
     jump(row, occupant, result);
     if (emitted.accepted == emitted.drafted || emitted.tokens.count > 1 + emitted.accepted) break;
-    const bool right = is_right(occupant);
+    const bool right = is_right(occupant, emitted.accepted);
     const TokenId guess =
         right ? occupant.sampled : (occupant.sampled + 1) % options_.capacity.vocab_size;
     if (!right) {
@@ -326,11 +326,13 @@ void ModelledExecutor::sample_row(const StepPlan& plan, const ScheduledRow& row,
   }
 }
 
-bool ModelledExecutor::is_right(const Occupant& occupant) const {
+bool ModelledExecutor::is_right(const Occupant& occupant, int place) const {
   if (occupant.guide && occupant.guide->over()) return false;
   const auto position = static_cast<uint64_t>(occupant.computed);
-  return base::random_unit(options_.draft_seed + occupant.sampling.seed, position) <
-         options_.draft_acceptance;
+  const double share = options_.draft_acceptance_of
+                           ? options_.draft_acceptance_of(occupant.sampling.seed, place)
+                           : options_.draft_acceptance;
+  return base::random_unit(options_.draft_seed + occupant.sampling.seed, position) < share;
 }
 
 void ModelledExecutor::defer(std::shared_ptr<const Deferral> deferral, StepResult& result) {

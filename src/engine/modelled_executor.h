@@ -76,6 +76,8 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
     // Speculation: each row has as many guesses as it may, and each is right with this probability,
     // a matter of `draft_seed` and its position.
     double draft_acceptance = 0.0;
+    // Or with one of its own, by the sequence's seed and its place behind the row, from 0 on.
+    std::function<double(uint64_t seed, int place)> draft_acceptance_of;
     uint64_t draft_seed = 0;
   };
 
@@ -146,7 +148,7 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
   void report(const Occupant& occupant, int top, SampledToken& sampled) const;
   void sample_row(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
                   StepResult& result);
-  bool is_right(const Occupant& occupant) const;
+  bool is_right(const Occupant& occupant, int place) const;
   // The tokens of positions [begin, end), into into[begin ...].
   void read(std::vector<TokenId>& into, int group, const SlotTables& tables, int32_t begin,
             int32_t end);

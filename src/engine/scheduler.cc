@@ -82,6 +82,12 @@ Result<void> check_request(const request::GenerationRequest& request,
     return Error{ErrorCode::kUnsupported,
                  "this model is an encoder: it makes embeddings and scores, and no text", "model"};
   }
+  if (!capacity.generates() && !request.pooling) {
+    return Error{ErrorCode::kUnsupported,
+                 "this model has a classification head in place of its output head: it gives "
+                 "labels, scores and embeddings, and no text",
+                 "model"};
+  }
   if (request.pooling == request::Pooling::kLabels && capacity.label_count == 0) {
     return Error{ErrorCode::kUnsupported, "this model has no labels to score with", "model"};
   }

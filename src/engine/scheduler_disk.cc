@@ -1,10 +1,12 @@
 // How the scheduler uses a disk: what is written there when, and what is read for whoever waits.
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "engine/pinned_at_start.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
@@ -192,11 +194,23 @@ uint64_t Scheduler::owner_of(std::string_view tenant) const {
 void Scheduler::erase_tenant(std::string_view tenant) {
   ++epoch_;
   const uint64_t owner = owner_of(tenant);
-  unpin_if([&](const Pin& pin) { return pin.what.tenant == tenant; });
+  unpin_if(
+      [&](const Pin& pin) { return pin.what.tenant == tenant && pin.what.id != kPinnedAtStart; });
+  // What was pinned when the server started is its operator's, and no tenant's.
+  std::vector<std::set<BlockId>> of_start(static_cast<size_t>(pools_.group_count()));
+  for (const Pin& pin : pins_) {
+    for (int group = 0; pin.what.id == kPinnedAtStart && group < pools_.group_count(); ++group) {
+      const auto& blocks = pin.tables[group].blocks();
+      of_start[static_cast<size_t>(group)].insert(blocks.begin(), blocks.end());
+    }
+  }
   for (int group = 0; group < pools_.group_count(); ++group) {
     for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
       kv::BlockPool& pool = pools_.pool(group, tier);
       for (BlockId block = 0; block < pool.block_count(); ++block) {
+        const bool is_of_start =
+            tier == kv::kDevice && of_start[static_cast<size_t>(group)].contains(block);
+        if (is_of_start) continue;
         if (pool.cached(block) && pool.owner(block) == owner) pool.uncache(block);
       }
     }

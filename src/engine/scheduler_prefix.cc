@@ -17,6 +17,8 @@ namespace {
 
 // Less is computed sooner than waited for.
 constexpr int kSharedTokensMin = 64;
+// Of a model, at once; the server says so sooner (server/pinned_prefixes.h).
+constexpr size_t kPinsMax = 64;
 
 }  // namespace
 
@@ -311,6 +313,7 @@ kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& se
 // What is pinned is gone for everybody else, so it must leave room for the largest live request;
 // otherwise the prompt is merely cached.
 void Scheduler::pin(Sequence& sequence) {
+  if (pins_.size() >= kPinsMax) return;  // however many are asked for at once
   const size_t whole = static_cast<size_t>(sequence.prompt_count / capacity_.block_tokens);
   name_blocks(sequence);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(whole);
@@ -355,7 +358,11 @@ bool Scheduler::leaves_room(base::FunctionRef<int(int)> first, int blocks, int t
   return tokens == 0 || left.sequence_tokens_max() >= tokens;
 }
 
+// Also of one that is still computed: whoever asked for it is gone.
 void Scheduler::unpin(std::string_view id) {
+  for (auto& [number, sequence] : sequences_) {
+    if (sequence.request.id == id) sequence.request.pin_prefix = false;
+  }
   unpin_if([&](const Pin& pin) { return pin.what.id == id; });
 }
 

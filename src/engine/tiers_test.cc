@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "engine/modelled_executor.h"
+#include "engine/pinned_at_start.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
@@ -339,6 +340,73 @@ TEST_F(Tiers, a_pinned_prompt_stays) {
   scheduler_->reset_prefix_cache();
   EXPECT_EQ(run(1, "", "", 72).end.cached_by_tier[kv::kDevice], 64);
   EXPECT_EQ(run(2).end.cached_tokens, 0);
+}
+
+// Whoever asked for it left in the step that would have pinned it, or just behind that.
+TEST_F(Tiers, what_is_unpinned_while_it_is_computed_is_not_pinned) {
+  make(capacity(40, 0), kv::DiskWrites::kSelective);
+  for (const bool is_early : {true, false}) {
+    request::GenerationRequest request = request_of(1);
+    request.id = "prefix-1";
+    request.pin_prefix = true;
+    ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+    StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);
+    executor_->submit(std::move(plan));
+    if (is_early) scheduler_->unpin("prefix-1");
+    scheduler_->commit(executor_->collect());
+    const auto prefixes = scheduler_->ledger().prefixes;
+    EXPECT_EQ(prefixes == nullptr || prefixes->empty(), is_early);
+    if (!is_early) scheduler_->unpin("prefix-1");
+    turn();
+    const auto left = scheduler_->ledger().prefixes;
+    EXPECT_TRUE(left == nullptr || left->empty());
+    scheduler_->reset_prefix_cache();
+  }
+}
+
+// However many are asked for at once.
+TEST_F(Tiers, no_more_than_64_are_pinned) {
+  ExecutorCapacity many = capacity(0, 0);
+  for (kv::GroupCapacity& group : many.groups) group.block_counts[kv::kDevice] = 400;
+  make(many, kv::DiskWrites::kSelective);
+  int pinned = 0;
+  for (uint64_t i = 1; i <= 70; ++i) {
+    request::GenerationRequest request = request_of(i, "", "", 16);
+    request.pin_prefix = true;
+    ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+  }
+  while (!scheduler_->idle()) {
+    StepPlan plan = scheduler_->plan(now_ns_ += 1'000'000);
+    if (!plan.empty()) {
+      executor_->submit(std::move(plan));
+      scheduler_->commit(executor_->collect());
+    }
+    scheduler_->check_integrity();
+    scheduler_->take_events(events_);
+    for (Scheduler::Event& event : events_) {
+      if (event.end) pinned += event.end->pinned_tokens > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(pinned, 64);
+  EXPECT_EQ(scheduler_->ledger().prefixes->size(), 64u);
+}
+
+// It is the operator's: erasing those without a name takes what they asked, and not that.
+TEST_F(Tiers, what_was_pinned_at_the_start_is_no_tenants) {
+  make(capacity(40, 0), kv::DiskWrites::kSelective);
+  for (const std::string_view id : {kPinnedAtStart, std::string_view("prefix-1")}) {
+    request::GenerationRequest request = request_of(id == kPinnedAtStart ? 1 : 2);
+    request.id = id;
+    request.pin_prefix = true;
+    ASSERT_TRUE(scheduler_->submit(std::move(request)).ok());
+    turn();
+  }
+  scheduler_->erase_tenant("");
+  scheduler_->check_integrity();
+  ASSERT_EQ(scheduler_->ledger().prefixes->size(), 1u);
+  EXPECT_EQ(scheduler_->ledger().prefixes->front().id, kPinnedAtStart);
+  EXPECT_EQ(run(1, "", "", 72).end.cached_tokens, 64);
+  EXPECT_EQ(run(2, "", "", 72).end.cached_tokens, 0);
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ struct ExpectationText {
   }
   Json operator()(const ExpectJson& one) const { return one.value; }
   Json operator()(const ExpectSchema& one) const { return one.schema; }
+  Json operator()(const ExpectAnswer& one) const {
+    Json::Array tools(one.tools.begin(), one.tools.end());
+    return Json::Array{one.is_json, one.schema ? *one.schema : Json(), std::move(tools)};
+  }
   Json operator()(const ExpectProgram& one) const {
     return Json::Array{one.prompt, one.entry, one.tests};
   }
@@ -60,15 +64,20 @@ struct ExpectationText {
   }
 };
 
-// Right or wrong by (set, id).
-using Verdicts = std::map<std::pair<std::string_view, std::string_view>, bool>;
+// By (set, id).
+using Outcomes = std::map<std::pair<std::string_view, std::string_view>, const Outcome*>;
 
-Verdicts verdicts(const Evaluation& evaluation) {
-  Verdicts all;
-  for (const Outcome& outcome : evaluation.outcomes)
-    all[{outcome.set, outcome.id}] = outcome.is_right;
+Outcomes outcomes_of(const Evaluation& evaluation) {
+  Outcomes all;
+  for (const Outcome& outcome : evaluation.outcomes) all[{outcome.set, outcome.id}] = &outcome;
   return all;
 }
+
+// One task, asked twice.
+struct Pair {
+  const Outcome* a;
+  const Outcome* b;
+};
 
 std::vector<std::string_view> sets_of(const Evaluation& evaluation) {
   std::vector<std::string_view> sets;
@@ -78,12 +87,35 @@ std::vector<std::string_view> sets_of(const Evaluation& evaluation) {
   return sets;
 }
 
-SetComparison compare_set(const std::vector<std::pair<bool, bool>>& pairs, std::string_view name) {
+void compare_answers(const std::vector<Pair>& pairs, SetComparison& one) {
+  std::vector<double> differences;
+  int64_t longer_a = 0;
+  int64_t longer_b = 0;
+  for (const auto& [a, b] : pairs) {
+    if (!a->error.empty() || !b->error.empty()) continue;
+    ++one.answered;
+    one.same += a->answer == b->answer ? 1 : 0;
+    one.tokens_a += static_cast<double>(a->completion_tokens);
+    one.tokens_b += static_cast<double>(b->completion_tokens);
+    longer_a += a->completion_tokens > b->completion_tokens ? 1 : 0;
+    longer_b += b->completion_tokens > a->completion_tokens ? 1 : 0;
+    differences.push_back(static_cast<double>(b->completion_tokens - a->completion_tokens));
+  }
+  if (one.answered == 0) return;
+  one.tokens_a /= static_cast<double>(one.answered);
+  one.tokens_b /= static_cast<double>(one.answered);
+  one.tokens_difference = bootstrap_interval(differences, kBootstrapSeed, kBootstrapRounds);
+  one.tokens_p = mcnemar_p(longer_a, longer_b);
+}
+
+SetComparison compare_set(const std::vector<Pair>& pairs, std::string_view name) {
   SetComparison one{.set = std::string(name), .tasks = static_cast<int64_t>(pairs.size())};
   std::vector<double> differences;
   int64_t right_a = 0;
   int64_t right_b = 0;
-  for (const auto& [a, b] : pairs) {
+  for (const Pair& pair : pairs) {
+    const bool a = pair.a->is_right;
+    const bool b = pair.b->is_right;
     right_a += a ? 1 : 0;
     right_b += b ? 1 : 0;
     one.only_a += a && !b ? 1 : 0;
@@ -95,6 +127,7 @@ SetComparison compare_set(const std::vector<std::pair<bool, bool>>& pairs, std::
   one.b = static_cast<double>(right_b) / count;
   one.difference = bootstrap_interval(differences, kBootstrapSeed, kBootstrapRounds);
   one.p = mcnemar_p(one.only_a, one.only_b);
+  compare_answers(pairs, one);
   return one;
 }
 
@@ -113,7 +146,9 @@ std::string tasks_digest(const std::vector<Task>& tasks) {
 }
 
 std::string setting_digest(const Setting& setting) {
-  return base::sha256(Json(Json::Array{setting.model, setting.sampling, setting.tasks}).dump());
+  Json::Array all{setting.model, setting.sampling, setting.tasks};
+  if (setting.server.is_object()) all.push_back(setting.server);
+  return base::sha256(Json(std::move(all)).dump());
 }
 
 Json outcome_json(const Outcome& outcome) {
@@ -153,6 +188,7 @@ std::string result_text(const Evaluation& evaluation) {
       .set("model", evaluation.setting.model)
       .set("sampling", evaluation.setting.sampling)
       .set("tasks_sha256", evaluation.setting.tasks);
+  if (evaluation.setting.server.is_object()) json.set("server", evaluation.setting.server);
   Json::Array sets;
   for (const SetScore& score : scores(evaluation)) {
     Json one;
@@ -189,6 +225,7 @@ Result<Evaluation> parse_result(std::string_view text, const std::string& file) 
   evaluation.setting.model = json->string("model").value_or("");
   evaluation.setting.tasks = json->string("tasks_sha256").value_or("");
   if (const Json* sampling = json->find("sampling")) evaluation.setting.sampling = *sampling;
+  if (const Json* server = json->find("server")) evaluation.setting.server = *server;
   const Json* outcomes = json->find("outcomes");
   if (outcomes == nullptr || !outcomes->is_array()) {
     return wrong(fmt::format("{} has no `outcomes`", file));
@@ -220,15 +257,15 @@ std::vector<SetScore> scores(const Evaluation& evaluation) {
 }
 
 Result<std::vector<SetComparison>> compare(const Evaluation& a, const Evaluation& b) {
-  const Verdicts others = verdicts(a);
+  const Outcomes others = outcomes_of(a);
   std::vector<SetComparison> sets;
-  std::vector<std::pair<bool, bool>> all;
+  std::vector<Pair> all;
   for (const std::string_view name : sets_of(b)) {
-    std::vector<std::pair<bool, bool>> pairs;
+    std::vector<Pair> pairs;
     for (const Outcome& outcome : b.outcomes) {
       if (outcome.set != name) continue;
       const auto other = others.find({outcome.set, outcome.id});
-      if (other != others.end()) pairs.emplace_back(other->second, outcome.is_right);
+      if (other != others.end()) pairs.push_back({other->second, &outcome});
     }
     if (pairs.empty()) continue;
     sets.push_back(compare_set(pairs, name));
@@ -248,8 +285,13 @@ Json figures(const Evaluation& evaluation, const std::vector<SetComparison>& set
         .set("errors", all.back().errors)
         .set("usage_faults", all.back().usage_faults);
   }
-  for (const SetComparison& one : sets) named.set(one.set + ".drop", one.a - one.b);
-  if (!sets.empty()) named.set("drop", sets.back().a - sets.back().b).set("p", sets.back().p);
+  for (const SetComparison& one : sets) {
+    named.set(one.set + ".drop", one.a - one.b).set(one.set + ".same", one.same_share());
+  }
+  if (sets.empty()) return named;
+  named.set("drop", sets.back().a - sets.back().b)
+      .set("p", sets.back().p)
+      .set("same", sets.back().same_share());
   return named;
 }
 

@@ -31,6 +31,8 @@ struct Setting {
   std::string model;
   Json sampling;      // members that went into each request: temperature, seed, max_tokens ...
   std::string tasks;  // tasks_digest()
+  // Of the server, as it says: chat_template, weights, kv_dtype, kernels. None: it does not say.
+  Json server = {};
 };
 
 struct Evaluation {
@@ -78,6 +80,17 @@ struct SetComparison {
   double b = 0;
   Interval difference;  // of b - a
   double p = 1;         // mcnemar_p()
+  // Of those that both have answered: the same, word for word, and how long they were.
+  int64_t answered = 0;
+  int64_t same = 0;
+  double tokens_a = 0;  // mean
+  double tokens_b = 0;
+  Interval tokens_difference;  // of the mean of b - a
+  double tokens_p = 1;         // of the sign test: b longer as often as a
+
+  double same_share() const {
+    return answered == 0 ? 0 : static_cast<double>(same) / static_cast<double>(answered);
+  }
 };
 // Errors: kInvalidArgument where they have no task in common.
 Result<std::vector<SetComparison>> compare(const Evaluation& a, const Evaluation& b);
@@ -91,7 +104,7 @@ std::string result_page(const Evaluation& evaluation, const std::vector<SetCompa
                         std::string_view against);
 
 // An object of numbers, for --fail-if: score, errors, usage_faults, NAME.score of each set; with a
-// comparison drop (a - b of all), NAME.drop, and p.
+// comparison drop (a - b of all), NAME.drop, p, and same (share of equal answers), NAME.same.
 Json figures(const Evaluation& evaluation, const std::vector<SetComparison>& sets);
 
 }  // namespace pelton::eval

@@ -67,16 +67,19 @@ std::string comparison_table(const std::vector<SetComparison>& sets, std::string
       "<h2>Against {}</h2>\n<div "
       "class=\"scroll\"><table><tr><th>set</th><th>tasks</th><th>before</th><th>now</th>"
       "<th>change</th><th>95 % interval</th><th>only before right</th><th>only now right</th>"
-      "<th>p (McNemar)</th></tr>\n",
+      "<th>p (McNemar)</th><th>same answer</th><th>tokens before</th><th>tokens now</th>"
+      "<th>change, 95 % interval</th><th>p (sign test)</th></tr>\n",
       report::html_escape(against));
   for (const SetComparison& one : sets) {
     html += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:+.1f}</td><td>{:+.1f} to "
         "{:+.1f}</td>"
-        "<td>{}</td><td>{}</td><td>{:.3g}</td></tr>\n",
+        "<td>{}</td><td>{}</td><td>{:.3g}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td>"
+        "<td>{:+.1f} to {:+.1f}</td><td>{:.3g}</td></tr>\n",
         report::html_escape(one.set), one.tasks, percent(one.a), percent(one.b),
         (one.b - one.a) * 100, one.difference.low * 100, one.difference.high * 100, one.only_a,
-        one.only_b, one.p);
+        one.only_b, one.p, percent(one.same_share()), one.tokens_a, one.tokens_b,
+        one.tokens_difference.low, one.tokens_difference.high, one.tokens_p);
   }
   return html + "</table></div>\n";
 }
@@ -116,14 +119,16 @@ std::string scores_text(const Evaluation& evaluation, int columns) {
 
 std::string comparison_text(const std::vector<SetComparison>& sets, std::string_view a,
                             std::string_view b, int columns) {
-  base::TextTable table{
-      .headers = {"set", "tasks", "before", "now", "change", "95 % interval", "p (McNemar)"}};
+  base::TextTable table{.headers = {"set", "tasks", "before", "now", "change", "95 % interval",
+                                    "p (McNemar)", "same answer", "tokens", "p (sign)"}};
   for (const SetComparison& row : sets) {
     table.rows.push_back(
         {base::one_line(row.set), std::to_string(row.tasks), percent(row.a), percent(row.b),
          fmt::format("{:+.1f}", (row.b - row.a) * 100),
          fmt::format("{:+.1f} to {:+.1f}", row.difference.low * 100, row.difference.high * 100),
-         fmt::format("{:.3g}", row.p)});
+         fmt::format("{:.3g}", row.p), percent(row.same_share()),
+         fmt::format("{:.1f}, now {:.1f}", row.tokens_a, row.tokens_b),
+         fmt::format("{:.3g}", row.tokens_p)});
   }
   return fmt::format("before: {}; now: {}\n", base::one_line(a), base::one_line(b)) +
          base::text_table(table, columns, 0);
@@ -134,6 +139,10 @@ std::string result_page(const Evaluation& evaluation, const std::vector<SetCompa
   std::string html = report::page_begin("Evaluation of " + evaluation.setting.model);
   html += fmt::format("<p>Asked with <code>{}</code>.</p>\n",
                       report::html_escape(evaluation.setting.sampling.dump()));
+  if (evaluation.setting.server.is_object()) {
+    html += fmt::format("<p>Of a server with <code>{}</code>.</p>\n",
+                        report::html_escape(evaluation.setting.server.dump()));
+  }
   html += scores_table(evaluation);
   const std::string usage = usage_text(evaluation);
   if (!usage.empty()) html += fmt::format("<p>{}</p>\n", report::html_escape(usage));

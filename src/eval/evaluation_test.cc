@@ -99,5 +99,35 @@ TEST(Evaluation, digests_know_tasks_and_settings) {
   EXPECT_NE(setting_digest(setting), before);
 }
 
+// Which answers are the same word for word, and which are longer: of those that both gave.
+TEST(Evaluation, comparison_says_how_many_answers_are_the_same) {
+  Evaluation a = evaluation_of({{"r", {1, 1, 1, 1, 1, 1, 1, 2}}});
+  Evaluation b = a;
+  for (size_t i = 0; i < 6; ++i) b.outcomes[i].completion_tokens = 10;
+  b.outcomes[0].answer = "other";
+  const SetComparison one = compare(a, b)->front();
+  EXPECT_EQ(one.answered, 7);
+  EXPECT_EQ(one.same, 6);
+  EXPECT_DOUBLE_EQ(one.tokens_a, 4);
+  EXPECT_DOUBLE_EQ(one.tokens_b, (6 * 10 + 4) / 7.0);
+  EXPECT_GT(one.tokens_difference.low, 0);
+  EXPECT_DOUBLE_EQ(one.tokens_p, mcnemar_p(0, 6));
+  EXPECT_DOUBLE_EQ(*figures(b, {one}).number("same"), 6 / 7.0);
+  EXPECT_THAT(comparison_text({one}, "a", "b", 0), HasSubstr("85.7 %"));
+  EXPECT_THAT(result_page(b, {one}, "a"), HasSubstr("same answer"));
+}
+
+// What a server says that it computes with is part of the experiment.
+TEST(Evaluation, a_result_names_the_template_and_the_formats) {
+  Evaluation one = evaluation_of({{"a", {1}}});
+  const std::string without = setting_digest(one.setting);
+  one.setting.server = Json(Json::Object{{"chat_template", "harmony"}, {"kv_dtype", "bf16"}});
+  EXPECT_NE(setting_digest(one.setting), without);
+  const std::string text = result_text(one);
+  EXPECT_THAT(text, HasSubstr(R"("server":{"chat_template":"harmony","kv_dtype":"bf16"})"));
+  EXPECT_EQ(result_text(*parse_result(text, "f")), text);
+  EXPECT_THAT(result_page(one, {}, ""), HasSubstr("harmony"));
+}
+
 }  // namespace
 }  // namespace pelton::eval

@@ -298,6 +298,7 @@ Result<ReadAnswer> read_answer(std::string_view body) {
   if (message == nullptr || !message->is_object()) return none;
   ReadAnswer read;
   read.finish_reason = choice.string("finish_reason").value_or("");
+  read.answer.finish_reason = read.finish_reason;
   read.answer.content = message->string("content").value_or("");
   if (const Json* calls = message->find("tool_calls"); calls != nullptr && calls->is_array()) {
     for (const Json& call : calls->as_array()) {

@@ -180,6 +180,20 @@ bool same_calls(const ExpectCalls& expected, const Answer& answer) {
   });
 }
 
+// As a client could use it: not cut off, a document that can be read where one was asked for, calls
+// of tools that there are with arguments that can be read.
+bool is_whole(const ExpectAnswer& expected, const Answer& answer) {
+  if (answer.finish_reason == "length" || answer.finish_reason == "content_filter") return false;
+  for (const Answer::Call& call : answer.calls) {
+    if (std::ranges::find(expected.tools, call.name) == expected.tools.end()) return false;
+    if (!Json::parse(call.arguments.empty() ? "{}" : call.arguments).ok()) return false;
+  }
+  if (!answer.calls.empty()) return true;
+  if (expected.schema) return follows_schema({*expected.schema}, answer);
+  if (expected.is_json) return Json::parse(json_in(answer.content)).ok();
+  return !trimmed(answer.content).empty();
+}
+
 // A letter that stands alone: neither letter, digit nor apostrophe beside it.
 bool stands_alone(std::string_view text, size_t at) {
   const auto is_part = [](char c) { return is_letter(c) || is_digit(c) || c == '\''; };
@@ -189,8 +203,9 @@ bool stands_alone(std::string_view text, size_t at) {
 }  // namespace
 
 std::string_view kind_name(const Expectation& expected) {
-  constexpr std::string_view kNames[] = {"a number",   "a choice",   "a text",       "a JSON value",
-                                         "a document", "tool calls", "instructions", "a program"};
+  constexpr std::string_view kNames[] = {"a number",     "a choice",   "a text",
+                                         "a JSON value", "a document", "tool calls",
+                                         "instructions", "a program",  "an answer"};
   return kNames[expected.index()];
 }
 
@@ -199,6 +214,7 @@ bool is_right(const Expectation& expected, const Answer& answer) {
     const Answer& answer;
     bool operator()(const ExpectCalls& calls) const { return same_calls(calls, answer); }
     bool operator()(const ExpectProgram&) const { return false; }
+    bool operator()(const ExpectAnswer& whole) const { return is_whole(whole, answer); }
     bool operator()(const ExpectNumber& number) const { return same_number(number, answer); }
     bool operator()(const ExpectText& text) const { return same_text(text, answer); }
     bool operator()(const ExpectJson& json) const { return same_json(json, answer); }
@@ -213,7 +229,9 @@ bool is_right(const Expectation& expected, const Answer& answer) {
     }
   };
   // Whoever calls a tool where an answer is wanted has not answered.
-  if (!answer.calls.empty() && !std::holds_alternative<ExpectCalls>(expected)) return false;
+  const bool may_call = std::holds_alternative<ExpectCalls>(expected) ||
+                        std::holds_alternative<ExpectAnswer>(expected);
+  if (!answer.calls.empty() && !may_call) return false;
   return std::visit(Judge{answer}, expected);
 }
 

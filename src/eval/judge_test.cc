@@ -87,5 +87,25 @@ TEST(Judge, calls_are_equal_in_any_order_with_accepted_values) {
   EXPECT_FALSE(is_right(ExpectNumber{"1"}, {.content = "1", .calls = {{"time", "{}"}}}));
 }
 
+// Of a recorded request: as a client could use it.
+TEST(Judge, an_answer_is_whole_or_not) {
+  const Expectation any = ExpectAnswer{};
+  EXPECT_TRUE(is_right(any, {.content = "Hello.", .finish_reason = "stop"}));
+  EXPECT_FALSE(is_right(any, {.content = "Hel", .finish_reason = "length"}));
+  EXPECT_FALSE(is_right(any, {.content = " ", .finish_reason = "stop"}));
+  EXPECT_FALSE(is_right(any, {.content = "", .calls = {{"f", "{}"}}, .finish_reason = "stop"}));
+  const Expectation calls = ExpectAnswer{.tools = {"f"}};
+  EXPECT_TRUE(is_right(calls, {.content = "", .calls = {{"f", "{}"}}}));
+  EXPECT_FALSE(is_right(calls, {.content = "", .calls = {{"f", "{"}}}));
+  EXPECT_TRUE(is_right(calls, {.content = "No tool is needed."}));
+  const Expectation json = ExpectAnswer{.is_json = true};
+  EXPECT_TRUE(is_right(json, {.content = "{\"a\": 1}"}));
+  EXPECT_FALSE(is_right(json, {.content = "a is 1"}));
+  const Expectation schema =
+      ExpectAnswer{.is_json = true, .schema = *Json::parse(R"({"type":"array"})")};
+  EXPECT_TRUE(is_right(schema, {.content = "[1]"}));
+  EXPECT_FALSE(is_right(schema, {.content = "{}"}));
+}
+
 }  // namespace
 }  // namespace pelton::eval

@@ -1,6 +1,7 @@
 // A task of an evaluation: what is asked of a model, and how its answer is judged. Values.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -57,8 +58,16 @@ struct ExpectProgram {
   std::string entry;   // the function that the prompt begins; empty: it begins none
   std::string tests;   // behind the answer's program
 };
+// Of a recorded request, whose right answer nobody knows: one that came to its end by itself and
+// has the form that was asked for. What it says is compared with another evaluation's
+// (SetComparison).
+struct ExpectAnswer {
+  bool is_json = false;            // response_format asks for an object
+  std::optional<Json> schema;      // that it has to follow
+  std::vector<std::string> tools;  // that it may call
+};
 using Expectation = std::variant<ExpectNumber, ExpectChoice, ExpectText, ExpectJson, ExpectSchema,
-                                 ExpectCalls, ExpectInstructions, ExpectProgram>;
+                                 ExpectCalls, ExpectInstructions, ExpectProgram, ExpectAnswer>;
 
 struct Task {
   std::string set;  // the set that it belongs to: "arithmetic", or its file's name
@@ -74,7 +83,8 @@ struct Answer {
     std::string arguments;  // JSON text
   };
   std::string content;
-  std::vector<Call> calls;
+  std::vector<Call> calls = {};
+  std::string finish_reason = {};
 };
 
 // "a number", "a choice": the kind of a task, for people.

@@ -259,13 +259,14 @@ Result<Task> own_task(const Json& line) {
   if ((messages == nullptr) == !prompt) return wrong("a task wants one of `messages` and `prompt`");
   if (messages != nullptr && !messages->is_array()) return wrong("`messages` wants an array");
   task.request = prompt ? asking(*prompt) : Json(Json::Object{{"messages", *messages}});
-  for (const char* name : {"tools", "tool_choice", "response_format"}) {
+  for (const char* name : {"tools", "tool_choice", "response_format", "reasoning_effort"}) {
     if (const Json* value = line.find(name); value != nullptr) task.request.set(name, *value);
   }
   TRY_ASSIGN(task.expected, expectation_of(*line.find("expect")));
   for (const Json::Member& member : line.as_object()) {
-    constexpr std::string_view kKnown[] = {"id",          "messages",        "prompt", "tools",
-                                           "tool_choice", "response_format", "expect"};
+    constexpr std::string_view kKnown[] = {
+        "id",          "messages",        "prompt",           "tools",
+        "tool_choice", "response_format", "reasoning_effort", "expect"};
     if (std::ranges::find(kKnown, member.key) == std::end(kKnown)) {
       return wrong(fmt::format("`{}` is no member of a task; those are {}", member.key,
                                fmt::join(kKnown, ", ")));
@@ -315,16 +316,74 @@ Result<Task> asserted_task(const Json& line) {
   return task;
 }
 
+// A chat completion's body as a client sent it. How it was sampled the evaluation says, for all
+// alike; who asked, and how the answer was to travel, means nothing here.
+Result<Task> recorded_task(const Json& body) {
+  constexpr std::string_view kLeftOut[] = {
+      "model",    "stream",   "stream_options", "n",           "user",
+      "store",    "metadata", "seed",           "temperature", "top_p",
+      "top_k",    "min_p",    "max_tokens",     "id",          "max_completion_tokens",
+      "logprobs", "priority", "top_logprobs",   "service_tier"};
+  const Json* messages = body.find("messages");
+  if (messages == nullptr || !messages->is_array() || messages->as_array().empty()) {
+    return wrong("`messages` of a recorded request wants messages");
+  }
+  Task task;
+  for (const Json::Member& member : body.as_object()) {
+    if (std::ranges::find(kLeftOut, member.key) != std::end(kLeftOut)) continue;
+    task.request.set(member.key, member.value);
+  }
+  ExpectAnswer expected;
+  if (const Json* format = body.find("response_format"); format != nullptr) {
+    const std::string type = format->string("type").value_or("");
+    expected.is_json = type == "json_object" || type == "json_schema";
+    const Json* named = format->find("json_schema");
+    const Json* schema = named == nullptr ? nullptr : named->find("schema");
+    // One that is not read here is not judged by; the server says what it thinks of it.
+    if (schema != nullptr && grammar::compile_json_schema(*schema, {}).ok()) {
+      expected.schema = *schema;
+    }
+  }
+  if (const Json* tools = body.find("tools"); tools != nullptr && tools->is_array()) {
+    for (const Json& tool : tools->as_array()) {
+      const Json* function = tool.find("function");
+      if (function != nullptr) expected.tools.push_back(function->string("name").value_or(""));
+    }
+  }
+  task.expected = std::move(expected);
+  return task;
+}
+
+Result<Task> batch_task(const Json& line) {
+  const Json* body = line.find("body");
+  const std::string url = line.string("url").value_or("/v1/chat/completions");
+  if (url != "/v1/chat/completions") {
+    return wrong(fmt::format("a request to {} is not replayed: those to /v1/chat/completions are",
+                             url.substr(0, 80)));
+  }
+  if (!body->is_object()) return wrong("`body` wants an object");
+  TRY_ASSIGN(Task task, recorded_task(*body));
+  if (const auto id = line.string("custom_id")) task.id = *id;
+  return task;
+}
+
 Result<Task> task_of(const Json& line) {
   if (line.find("expect") != nullptr) return own_task(line);
+  if (line.find("body") != nullptr) return batch_task(line);
+  if (line.find("messages") != nullptr) return recorded_task(line);
+  if (line.find("input_length") != nullptr) {
+    return wrong(
+        "a line of --record-requests, or of a trace, has numbers only: what was asked is not in "
+        "it, and cannot be asked again");
+  }
   if (line.find("instruction_id_list") != nullptr) return instructions_task(line);
   const Json* question = line.find("question");
   if (question == nullptr) {
     if (line.find("test_list") != nullptr) return asserted_task(line);
     if (line.find("test") != nullptr && line.find("prompt") != nullptr) return function_task(line);
     return wrong(
-        "none of the shapes that are read: `expect`, `question` or `instruction_id_list` is "
-        "missing");
+        "none of the shapes that are read: `expect`, `question`, `instruction_id_list` or "
+        "`messages` is missing");
   }
   if (line.find("function") != nullptr) return calls_task(line);
   std::string text = line.string("question").value_or("");
@@ -347,7 +406,7 @@ Result<Task> parse_task(const Json& line, const std::string& set, size_t index) 
   if (!line.is_object()) return wrong("a task wants an object");
   TRY_ASSIGN(Task task, task_of(line));
   task.set = set;
-  task.id = std::to_string(index);
+  if (task.id.empty()) task.id = std::to_string(index);
   for (const char* name : {"id", "task_id", "key"}) {
     const Json* id = line.find(name);
     if (id == nullptr || !(id->is_string() || id->is_integer())) continue;

@@ -13,6 +13,8 @@
 //   {"prompt": "...", "instruction_id_list": [...], "kwargs": [...]}      as IFEval
 //   {"question": [[messages]], "function": [...], "ground_truth": [...]}  as BFCL, with the answers
 //       of its second file in the line
+//   {"messages": [...], "model": ...}                                     a recorded request: the
+//       body of a chat completion; also a line of a batch's file, {"custom_id", "url", "body"}
 #pragma once
 
 #include <string>

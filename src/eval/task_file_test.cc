@@ -144,5 +144,43 @@ TEST(GeneratedTasks, are_the_same_for_a_seed_and_right_by_their_own_answers) {
   EXPECT_FALSE(generate_tasks("poems", 1, 1).ok());
 }
 
+// What a client sent, without how it was sampled and how it travelled.
+TEST(TaskFile, recorded_requests_are_tasks) {
+  const std::string body =
+      R"({"model":"m","stream":true,"temperature":1.2,"seed":4,"max_tokens":3,"user":"u",)"
+      R"("messages":[{"role":"user","content":"hi"}],"reasoning_effort":"low",)"
+      R"("tools":[{"type":"function","function":{"name":"f"}}],)"
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object"}}}})";
+  const auto tasks = parse_tasks(
+      body + "\n" + R"({"custom_id":"c7","method":"POST","url":"/v1/chat/completions","body":)" +
+          body + "}\n",
+      "recorded");
+  ASSERT_TRUE(tasks.ok()) << tasks.error().message;
+  ASSERT_EQ(tasks->size(), 2u);
+  EXPECT_EQ((*tasks)[0].id, "0");
+  EXPECT_EQ((*tasks)[1].id, "c7");
+  for (const Task& task : *tasks) {
+    const auto& expected = std::get<ExpectAnswer>(task.expected);
+    EXPECT_TRUE(expected.is_json);
+    EXPECT_TRUE(expected.schema);
+    EXPECT_EQ(expected.tools, std::vector<std::string>{"f"});
+    EXPECT_EQ(task.request.string("reasoning_effort"), "low");
+    EXPECT_NE(task.request.find("tools"), nullptr);
+    for (const char* const left :
+         {"model", "stream", "temperature", "seed", "max_tokens", "user"}) {
+      EXPECT_EQ(task.request.find(left), nullptr) << left;
+    }
+  }
+  const auto error = [](const std::string& line) {
+    return parse_tasks(line, "recorded").error().message;
+  };
+  EXPECT_NE(error(R"({"timestamp":1,"input_length":3,"output_length":4})").find("numbers only"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"custom_id":"a","url":"/v1/embeddings","body":{}})").find("/v1/embeddings"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"messages":[]})").find("messages"), std::string::npos);
+  EXPECT_NE(error(R"({"body":3})").find("body"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace pelton::eval

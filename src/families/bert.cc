@@ -13,7 +13,6 @@ namespace pelton::families {
 namespace {
 
 constexpr int64_t kTypesMax = 16;
-constexpr int64_t kLabelsMax = 4096;
 
 bool is_bert(const ConfigFields& fields) {
   const Json* type = fields.find("model_type");
@@ -36,36 +35,6 @@ Result<Activation> read_activation(const ConfigFields& fields) {
       "hidden_act", fmt::format("is {}; supported: \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\", "
                                 "\"relu\"",
                                 shown(*found)));
-}
-
-// id2label: {"0": "LABEL_0", ...}; without it num_labels, or transformers' default of two.
-Result<void> read_labels(const ConfigFields& fields, ModelConfig& config) {
-  const Json* names = fields.find("id2label");
-  if (names == nullptr) {
-    TRY_ASSIGN(config.label_count, fields.integer_or("num_labels", 2, {1, kLabelsMax}));
-    return {};
-  }
-  if (!names->is_object() || names->as_object().empty() ||
-      names->as_object().size() > static_cast<size_t>(kLabelsMax)) {
-    return fields.bad("id2label", fmt::format("must be an object of 1 to {} names", kLabelsMax));
-  }
-  config.label_count = static_cast<int>(names->as_object().size());
-  for (int i = 0; i < config.label_count; ++i) {
-    const Json* name = names->find(std::to_string(i));
-    if (name == nullptr || !name->is_string()) {
-      return fields.bad("id2label", fmt::format("has no name for \"{}\"", i));
-    }
-    config.labels.push_back(name->as_string());
-  }
-  return {};
-}
-
-bool has_labels(const ConfigFields& fields) {
-  const Json* list = fields.find("architectures");
-  return list != nullptr && list->is_array() &&
-         std::ranges::any_of(list->as_array(), [](const Json& name) {
-           return name.is_string() && name.as_string().ends_with("ForSequenceClassification");
-         });
 }
 
 Result<void> read(const ConfigFields& fields, ModelConfig& config) {
@@ -96,7 +65,6 @@ Result<void> read(const ConfigFields& fields, ModelConfig& config) {
                                     encoder.position_rows, pad));
     }
   }
-  if (has_labels(fields)) TRY(read_labels(fields, config));
   config.tied_head = true;  // it has none
   return {};
 }

@@ -383,6 +383,9 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLa
   list.matrix("model.embed_tokens.weight", {vocab, hidden}, TensorKind::kEmbedding);
   list.vector("model.norm.weight", {hidden}, TensorKind::kNorms);
   if (!config.tied_head) list.matrix("lm_head.weight", {vocab, hidden}, TensorKind::kHead);
+  if (config.label_count > 0) {
+    list.matrix("score.weight", {config.label_count, hidden}, TensorKind::kHead);
+  }
   return list.take();
 }
 

@@ -47,6 +47,49 @@ Json with_defaults(const Family& family, const Json& file) {
   return filled;
 }
 
+constexpr int64_t kLabelsMax = 4096;
+constexpr std::string_view kClassifier = "ForSequenceClassification";
+
+// id2label: {"0": "LABEL_0", ...}; without it num_labels, or transformers' default of two.
+Result<void> read_labels(const ConfigFields& fields, ModelConfig& config) {
+  const Json* names = fields.find("id2label");
+  if (names == nullptr) {
+    TRY_ASSIGN(config.label_count, fields.integer_or("num_labels", 2, {1, kLabelsMax}));
+    return {};
+  }
+  if (!names->is_object() || names->as_object().empty() ||
+      names->as_object().size() > static_cast<size_t>(kLabelsMax)) {
+    return fields.bad("id2label", fmt::format("must be an object of 1 to {} names", kLabelsMax));
+  }
+  config.label_count = static_cast<int>(names->as_object().size());
+  for (int i = 0; i < config.label_count; ++i) {
+    const Json* name = names->find(std::to_string(i));
+    if (name == nullptr || !name->is_string()) {
+      return fields.bad("id2label", fmt::format("has no name for \"{}\"", i));
+    }
+    config.labels.push_back(name->as_string());
+  }
+  return {};
+}
+
+// A decoder with a head of labels in place of its output head (transformers'
+// GenericForSequenceClassification) is its family's: "LlamaForSequenceClassification".
+const Family* find_family(const Registry& registry, const std::string& architecture,
+                          const std::string& model_type) {
+  const Family* const family = registry.find(architecture, model_type);
+  if (family != nullptr || !architecture.ends_with(kClassifier)) return family;
+  const std::string stem = architecture.substr(0, architecture.size() - kClassifier.size());
+  return registry.find(stem + "ForCausalLM", model_type);
+}
+
+bool has_labels(const ConfigFields& fields) {
+  const Json* list = fields.find("architectures");
+  return list != nullptr && list->is_array() &&
+         std::ranges::any_of(list->as_array(), [](const Json& name) {
+           return name.is_string() && name.as_string().ends_with(kClassifier);
+         });
+}
+
 Result<const Family*> family_of(const Json& json, const ConfigFields& fields,
                                 const Registry& registry) {
   const std::string model_type = json.string("model_type").value_or("");
@@ -54,7 +97,7 @@ Result<const Family*> family_of(const Json& json, const ConfigFields& fields,
   if (list != nullptr && list->is_array()) {
     for (const Json& name : list->as_array()) {
       if (!name.is_string()) continue;
-      const Family* family = registry.find(name.as_string(), model_type);
+      const Family* family = find_family(registry, name.as_string(), model_type);
       if (family != nullptr) return family;
     }
   }
@@ -106,6 +149,10 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
   parsed.architecture = parsed.family->architecture;
   parsed.model_type = parsed.family->model_type;
   TRY(parsed.family->read(fields, parsed));
+  if (has_labels(fields)) {
+    TRY(read_labels(fields, parsed));
+    parsed.tied_head = true;  // there is no other
+  }
   TRY(check_tensor_count(fields, parsed));
   // The keys that say so by a "no".
   TRY(fields.only("is_causal", Json(true)));

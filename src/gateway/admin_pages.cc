@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "gateway/fleet_metrics.h"
 #include "gateway/fleet_sampler.h"
 #include "gateway/limits_page.h"
+#include "gateway/rollout_page.h"
 #include "net/json_response.h"
 #include "net/query_check.h"
 #include "net/url.h"
@@ -118,6 +120,29 @@ void add_splits(const SplitCounters& splits, telemetry::PrometheusText& text) {
                static_cast<double>(splits.recomputed_tokens));
 }
 
+void add_regions(const RegionLedger& ledger, telemetry::PrometheusText& text) {
+  using Type = telemetry::PrometheusText::Type;
+  std::map<std::string, RegionLedger::Sums> regions;
+  for (const auto& [whose, sums] : ledger.rows()) {
+    RegionLedger::Sums& all = regions[whose.first];
+    all.requests += sums.requests;
+    all.bytes_out += sums.bytes_out;
+    all.bytes_in += sums.bytes_in;
+  }
+  if (regions.empty()) return;
+  text.family("pelton_gateway_region_requests_total", Type::kCounter,
+              "Requests sent to another region's gateway.");
+  for (const auto& [region, sums] : regions) {
+    text.sample({{"region", region}}, static_cast<double>(sums.requests));
+  }
+  text.family("pelton_gateway_region_bytes_total", Type::kCounter,
+              "Bytes of these requests and of their answers.");
+  for (const auto& [region, sums] : regions) {
+    text.sample({{"region", region}, {"direction", "out"}}, static_cast<double>(sums.bytes_out));
+    text.sample({{"region", region}, {"direction", "in"}}, static_cast<double>(sums.bytes_in));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const RelayCounters& counters = source.counters;
   telemetry::PrometheusText text;
@@ -137,6 +162,7 @@ std::string metrics_text(const AdminSource& source) {
   counter("warm_tokens_total", "Tokens said meanwhile by the workers that were left.",
           counters.warm_tokens);
   add_splits(counters.splits, text);
+  add_regions(counters.regions, text);
   counter(
       "prefix_copies_total",
       "Requests sent to a worker that had less of their prompt than another one, since fetching "
@@ -170,6 +196,7 @@ std::string metrics_text(const AdminSource& source) {
   counter("config_reloads_refused_total", "Of a file that is wrong; the old one stayed.",
           counters.reloads_refused);
   source.arms.add_metrics(text);
+  add_rollout_metrics(source.rollouts, text);
   counter("shadow_copies_total", "Copies of requests sent to shadows.", source.shadow.sent);
   counter("shadow_no_room_total", "Copies not sent, as there was little room.",
           source.shadow.no_room);
@@ -303,9 +330,17 @@ void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Ex
   // Of what it does not know more would be erased than was asked for.
   const Result<void> known = net::check_query(request.query, {"tenant"});
   if (!known.ok()) return exchange->send(refusal(api::api_error(known.error())));
-  fleet.erase(net::query_value(request.query, "tenant"), [exchange](const Fleet::Erased& erased) {
-    exchange->post([exchange, answer = erased_answer(erased)] { exchange->send(answer); });
-  });
+  const std::optional<std::string> tenant = net::query_value(request.query, "tenant");
+  const bool is_all = request.path == kEraseTenant;
+  if (is_all && !tenant) {
+    return exchange->send(refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "?tenant= says whose is to be erased", "tenant"})));
+  }
+  fleet.erase(
+      is_all ? Fleet::EraseWhat::kKept : Fleet::EraseWhat::kComputed, tenant,
+      [exchange](const Fleet::Erased& erased) {
+        exchange->post([exchange, answer = erased_answer(erased)] { exchange->send(answer); });
+      });
 }
 
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source) {

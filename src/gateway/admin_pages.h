@@ -17,6 +17,7 @@
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
+#include "gateway/rollouts.h"
 #include "gateway/shadow_traffic.h"
 #include "net/http_message.h"
 #include "telemetry/prometheus_text.h"
@@ -28,7 +29,7 @@ std::optional<Fleet::Command> command_of(std::string_view word);
 
 //   GET  /v1/workers, /v1/workers/NAME
 //   POST /v1/workers/NAME/drain, undrain, eject, restore
-//   POST /v1/reset_prefix_cache?tenant=T
+//   POST /v1/reset_prefix_cache?tenant=T, /v1/erase_tenant?tenant=T
 //   GET  /v1/limits?tenant=T, /v1/index?name=NAME
 //   GET  /metrics
 // Of a pool whose replicas come and go.
@@ -47,11 +48,13 @@ struct AdminSource {
   int64_t now_ns;
   const LimitShares* limit_shares;  // null: limits are this gateway's own
   const ArmTable& arms;
+  const Rollouts& rollouts;
   const ShadowTraffic::Counts& shadow;
   std::span<const HeldPool> held;
   const std::function<void(telemetry::PrometheusText&)>& more_metrics;
 };
 net::HttpResponse admin_answer(const net::HttpRequest& request, const AdminSource& source);
+inline constexpr std::string_view kEraseTenant = "/v1/erase_tenant";
 // Workers answer in their own time: nobody else's admin request waits for them.
 void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                   Fleet& fleet);

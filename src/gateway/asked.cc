@@ -5,12 +5,14 @@
 #include <charconv>
 #include <utility>
 
+#include <fmt/format.h>
 #include <pelton/v1/inference.pb.h>
 
 #include "api/json_object.h"
 #include "api/text_request.h"
 #include "base/json.h"
 #include "gateway/asked_body.h"
+#include "net/multipart_form.h"
 #include "net/url.h"
 #include "rpc/grpc_frame.h"
 
@@ -100,6 +102,24 @@ std::string beginning_of_message(const std::string& bytes) {
   return "";
 }
 
+// Of a form that is none its worker says so.
+Result<std::string> model_of_form(const net::HttpRequest& request) {
+  const Result<std::vector<net::FormPart>> parts =
+      net::parse_form(request.headers.get("Content-Type"), request.body);
+  if (!parts.ok()) return std::string();
+  const auto is_model = [](const net::FormPart& part) { return part.name == "model"; };
+  const auto found = std::ranges::find_if(*parts, is_model);
+  if (found == parts->end()) return std::string();
+  if (std::ranges::count_if(*parts, is_model) > 1) {
+    return Error{ErrorCode::kInvalidArgument, "'model' is given twice", "model"};
+  }
+  if (found->content.size() > kIdBytesMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'model' has more than {} bytes", kIdBytesMax), "model"};
+  }
+  return std::string(found->content);
+}
+
 // NAME of /v1/model_cards/NAME, which may have slashes in it.
 std::optional<std::string> model_of_card(std::string_view path) {
   constexpr std::string_view kCards = "/v1/model_cards/";
@@ -130,6 +150,10 @@ bool is_multipart(const net::HttpRequest& request) {
   return net::equals_without_case(type.substr(0, kMultipart.size()), kMultipart);
 }
 
+bool names_model_in_form(const net::HttpRequest& request) {
+  return is_multipart(request) && request.path.starts_with("/v1/audio/");
+}
+
 Result<std::string> asked_model(const net::HttpRequest& request) {
   if (request.path == rpc::kGrpcGenerate) {
     return model_of_message<v1::GenerateRequest>(request.body);
@@ -142,7 +166,9 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   if (request.path == "/v1/audio/voices") {
     return net::query_value(request.query, "model").value_or("");
   }
-  if (request.body.empty() || is_multipart(request)) return std::string();
+  if (request.body.empty()) return std::string();
+  if (names_model_in_form(request)) return model_of_form(request);
+  if (is_multipart(request)) return std::string();
   if (request.path == "/generate" || request.path == "/generate_stream") {
     return api::generate_model_asked(request.body);
   }

@@ -13,14 +13,15 @@
 
 namespace pelton::gateway {
 
-// The model's name, of a body, a gRPC message or a model card's path; empty: it names none, or its
-// body is no JSON by its Content-Type (is_multipart()). kInvalidArgument: the body is no JSON, or
-// what it asks for is a matter of its reader (two keys "model"): the worker must not be the one who
-// decides that.
+// The model's name, of a body, a gRPC message, a form with sound or a model card's path; empty: it
+// names none, or its body is another form (is_multipart()). kInvalidArgument: the body is no JSON,
+// or what it asks for is a matter of its reader (two keys "model"): the worker must not be the one
+// who decides that.
 Result<std::string> asked_model(const net::HttpRequest& request);
 
-// A form with files, of which nothing is read here.
+// A form with files. Of one with sound the model is read, of others nothing.
 bool is_multipart(const net::HttpRequest& request);
+bool names_model_in_form(const net::HttpRequest& request);
 
 // What one worker alone has, by its id: the stored response that it reads, ends, deletes, goes on
 // from ("previous_response_id") or names an item of ("item_reference"); the file or batch that it

@@ -51,6 +51,26 @@ TEST(Asked, AModelThatIsAMatterOfTheReaderIsRefused) {
   EXPECT_EQ(*asked_model(form), "");
 }
 
+TEST(Asked, AFormWithSoundNamesItsModel) {
+  const auto part = [](const std::string& name, const std::string& content) {
+    return "--x\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + content +
+           "\r\n";
+  };
+  const auto form = [&](const std::string& path, const std::string& parts) {
+    net::HttpRequest made = request("POST", path, parts + "--x--\r\n");
+    made.headers.add("Content-Type", "multipart/form-data; boundary=x");
+    return made;
+  };
+  const std::string file = part("file", "RIFF");
+  EXPECT_EQ(*asked_model(form("/v1/audio/transcriptions", file + part("model", "w"))), "w");
+  EXPECT_EQ(*asked_model(form("/v1/audio/translations", file)), "");
+  EXPECT_FALSE(
+      asked_model(form("/v1/audio/transcriptions", part("model", "w") + part("model", "v"))).ok());
+  EXPECT_FALSE(
+      asked_model(form("/v1/audio/transcriptions", part("model", std::string(300, 'a')))).ok());
+  EXPECT_EQ(*asked_model(form("/v1/files", file + part("model", "w"))), "");
+}
+
 TEST(Asked, AResponseIsNamedByThePathOrTheBody) {
   EXPECT_EQ(asked_by_id(request("GET", "/v1/responses/resp_1")), "resp_1");
   EXPECT_EQ(asked_by_id(request("GET", "/v1/responses/resp_1/input_items")), "resp_1");

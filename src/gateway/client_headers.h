@@ -22,6 +22,13 @@ inline constexpr std::string_view kHopsHeader = "x-pelton-hops";
 // Whether it has been at this one before, or at too many.
 bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway);
 
+// The region whose workers alone may answer a client's request, which its key may narrow further.
+inline constexpr std::string_view kRegionHeader = "x-pelton-region";
+// Of a request that another region's gateway sends: whose it is, and that region which it may not
+// leave; read only where the key is a gateway's.
+inline constexpr std::string_view kRegionTenantHeader = "x-pelton-region-tenant";
+inline constexpr std::string_view kRegionStaysHeader = "x-pelton-region-stays-in";
+
 // What its client wants of a pool without a ready replica: wait (also if it says nothing), or fail.
 inline constexpr std::string_view kColdStartHeader = "x-pelton-cold-start";
 // Errors: kInvalidArgument: it says something else.

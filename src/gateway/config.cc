@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/toml_tree.h"
 #include "gateway/config_table.h"
+#include "gateway/rollout_config.h"
 #include "gateway/scaling_config.h"
 #include "net/allowed_hosts.h"
 #include "net/ip_address.h"
@@ -61,6 +62,7 @@ Result<void> read_arm(const Table& table, RouteConfig& route) {
   TRY(table.read("arm", arm.name));
   if (arm.name.empty()) arm.name = arm.pool;
   TRY(table.read("weight", {0, 1e6}, arm.weight));
+  arm.has_weight = table.has("weight");
   if (std::ranges::find(route.arms, arm.name, &RouteArm::name) != route.arms.end()) {
     return table.bad("arm", fmt::format("'{}' is another arm's too", arm.name));
   }
@@ -217,10 +219,12 @@ Result<void> read_service(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayConfig& config) {
-  TRY(table.expect_only({"listen", "admin", "grpc_listen", "allowed_hosts", "http2", "threads",
-                         "keys_file", "workers_file", "fleet_key_file", "retries", "retry_budget",
-                         "resume_budget", "drain_seconds", "index_bytes", "allowed_cidrs", "zone",
-                         "dns_server"}));
+  TRY(table.expect_only({"listen",        "admin",          "grpc_listen", "allowed_hosts",
+                         "http2",         "threads",        "keys_file",   "workers_file",
+                         "rollouts_file", "fleet_key_file", "retries",     "retry_budget",
+                         "resume_budget", "drain_seconds",  "index_bytes", "allowed_cidrs",
+                         "zone",          "dns_server",     "region",      "region_secret_file"}));
+  TRY(read_own_region(table, config.regions));
   TRY(table.read_address("dns_server", config.dns_server.host, config.dns_server.port));
   const net::HostPort& names = config.dns_server;
   if (!names.host.empty() && (names.port == 0 || !is_ipv4(names.host))) {
@@ -239,6 +243,7 @@ Result<void> read_gateway(const Table& table, const ConfigRules& rules, GatewayC
   TRY(table.read("threads", {1, 64}, config.threads));
   TRY(table.read("keys_file", config.keys_file));
   TRY(table.read("workers_file", config.workers_file));
+  TRY(table.read("rollouts_file", config.rollouts_file));
   TRY(table.read("fleet_key_file", config.fleet_key_file));
   TRY(table.read("retries", {0, 8}, config.retries_max));
   TRY(table.read("retry_budget", {0, 1}, config.retry_budget));
@@ -255,7 +260,7 @@ bool is_routed(const GatewayConfig& config, const std::string& model) {
 
 // Before pools are known: which of them there are check_routes() says.
 Result<void> read_route(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow", "fallback"}));
+  TRY(table.expect_only({"model", "tenant", "sticky", "to", "shadow", "fallback", "rollout"}));
   RouteConfig route;
   TRY(table.read_name("model", route.model));
   TRY(table.read("tenant", route.tenant));
@@ -281,6 +286,8 @@ Result<void> read_route(const Table& table, GatewayConfig& config) {
   for (const RouteArm& arm : route.arms) sum += arm.weight;
   if (route.arms.empty()) return table.bad("to", "is missing: [{pool = \"NAME\", weight = 95}]");
   if (!(sum > 0)) return table.bad("to", "has no weight above 0: nobody would get a request");
+  TRY(table.read_table("rollout",
+                       [&](const Table& rollout) { return read_rollout(rollout, config, route); }));
   config.routes.push_back(std::move(route));
   return {};
 }
@@ -348,15 +355,17 @@ Result<void> read_tenant(const Table& table, GatewayConfig& config) {
     return table.bad("region", "is one region's name; without it any may answer");
   }
   const bool is_region =
-      tenant.region.empty() || std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+      tenant.region.empty() || config.regions.has(tenant.region) ||
+      std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
         return pool.region == tenant.region || pool.region == PoolConfig::kRegionOfWorker;
       });
   if (!is_region) {
-    return table.bad("region", fmt::format("is no [[pool]]'s: '{}'", tenant.region));
+    return table.bad("region",
+                     fmt::format("is no [[pool]]'s and no [[region]]: '{}'", tenant.region));
   }
   const auto its = std::ranges::find(config.pools, tenant.pool, &PoolConfig::name);
-  if (!tenant.region.empty() && its != config.pools.end() && its->region != tenant.region &&
-      its->region != PoolConfig::kRegionOfWorker) {
+  if (!tenant.region.empty() && !config.regions.has(tenant.region) && its != config.pools.end() &&
+      its->region != tenant.region && its->region != PoolConfig::kRegionOfWorker) {
     return table.bad("region", fmt::format("is not that of its pool '{}'", tenant.pool));
   }
   if (config.keys_file.empty()) {
@@ -497,6 +506,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
     return table.bad("kv_events_port",
                      "means nothing without 'tokenizer', by which prompts' blocks are known");
   }
+  pool.region = config.regions.own;
   TRY(table.read("region", pool.region));
   TRY(table.read_address("dns", pool.dns_host, pool.dns_port));
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
@@ -671,8 +681,8 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
   TRY_ASSIGN(const TomlNode tree, cli::parse_toml(text, file));
   GatewayConfig config;
   TRY(Table(tree, "the file", file)
-          .expect_only({"gateway", "autoscaler", "etcd", "kubernetes", "pool", "route", "tenant",
-                        "worker", "zones"}));
+          .expect_only({"gateway", "autoscaler", "etcd", "kubernetes", "pool", "region", "route",
+                        "tenant", "worker", "zones"}));
   TRY(read_table(tree, "gateway", file,
                  [&](const Table& table) { return read_gateway(table, rules, config); }));
   TRY(read_table(tree, "zones", file,
@@ -683,6 +693,10 @@ Result<GatewayConfig> parse_gateway_config(std::string_view text, const std::str
                  [&](const Table& table) { return read_etcd(table, config.etcd); }));
   TRY(read_table(tree, "kubernetes", file,
                  [&](const Table& table) { return read_kubernetes(table, config.kubernetes); }));
+  TRY(read_tables(
+      tree, "region", file,
+      [](const Table& table, GatewayConfig& into) { return read_region(table, into.regions); },
+      config));
   TRY(read_tables(tree, "route", file, read_route, config));
   TRY(read_tables(tree, "pool", file, read_pool, config));
   TRY(read_tables(tree, "route", file, check_route, config));

@@ -14,6 +14,8 @@
 #include "cluster/worker_role.h"
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
+#include "gateway/region_config.h"
+#include "gateway/rollout.h"
 #include "gateway/scaling_config.h"
 #include "gateway/split_config.h"
 #include "net/ip_network.h"
@@ -77,6 +79,11 @@ struct WorkerConfig {
   // are met.
   cluster::WorkerRole role{};
   int bootstrap_port = 8998;
+  // The gateway of this region (fleet_regions.cc), whom to believe there, and its key; "": a
+  // worker.
+  std::string region = {};
+  std::shared_ptr<const net::TlsTrust> trust = {};
+  std::string api_key = {};
 
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
@@ -86,6 +93,7 @@ struct RouteArm {
   std::string pool;
   std::string name;  // in metrics, and what the draw depends on; the pool's unless it is given
   double weight = 1;
+  bool has_weight = false;  // the file gives it one
 };
 
 // Copies of a route's requests, of which nobody gets the answer.
@@ -109,6 +117,9 @@ struct RouteConfig {
   std::optional<ShadowConfig> shadow;
   // Pools that are asked, in this order, where those of the arm that was drawn take nothing more.
   std::vector<std::string> fallback;
+  // One of its arms takes over by steps; its weight says nothing then.
+  std::optional<RolloutPlan> rollout;
+  bool is_rolled_out(const RouteArm& arm) const { return rollout && rollout->arm == arm.name; }
 };
 std::string_view sticky_name(RouteConfig::Sticky sticky);
 
@@ -165,6 +176,7 @@ struct GatewayConfig {
   int threads = 1;
   std::string keys_file;       // as `serve --api-key-file`; empty: nobody is asked for a key
   std::string workers_file;    // further workers, as the configuration has them
+  std::string rollouts_file;   // how far roll-outs have come; empty: there are none
   std::string fleet_key_file;  // empty: workers are spoken to without TLS
   double retry_budget = 0.1;   // of requests, how many may be tried again where workers refuse
   int retries_max = 2;         // further workers that are tried before the client's first byte
@@ -175,6 +187,7 @@ struct GatewayConfig {
   std::vector<std::string> allowed_cidr_texts;  // as they are written
   AutoscalerConfig autoscaler;
   ZoneConfig zones;
+  RegionsConfig regions;
   net::HostPort dns_server;  // who is asked for services; port 0: as /etc/resolv.conf says
   EtcdConfig etcd;
   KubernetesConfig kubernetes;
@@ -185,6 +198,9 @@ struct GatewayConfig {
   std::shared_ptr<const KeyScopes> key_scopes;
   std::vector<WorkerConfig> workers;
 };
+
+// For each pool the gateway of each other region, as a worker.
+std::vector<WorkerConfig> region_workers(const GatewayConfig& config);
 
 // Whether a worker that named its own address (in a registry) may be believed (GW-04): one of
 // `allowed`, or, where there are none, of a private network, but not this machine's.

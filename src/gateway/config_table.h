@@ -102,6 +102,26 @@ class ConfigTable {
     return {};
   }
 
+  bool has(std::string_view key) const { return node_.find(key) != nullptr; }
+
+  // A number, or a list of numbers, behind those that `into` has.
+  Result<void> read_numbers(std::string_view key, const Bounds& bounds,
+                            std::vector<double>& into) const {
+    const cli::TomlNode* value = node_.find(key);
+    if (value == nullptr) return {};
+    const auto add = [&](const cli::TomlNode& one) {
+      const bool is_number =
+          one.kind == cli::TomlNode::Kind::kInteger || one.kind == cli::TomlNode::Kind::kNumber;
+      if (!is_number || !(one.number >= bounds.least && one.number <= bounds.most)) return false;
+      into.push_back(one.number);
+      return true;
+    };
+    const bool is_list = value->kind == cli::TomlNode::Kind::kList && !value->items.empty();
+    if (is_list ? std::ranges::all_of(value->items, add) : add(*value)) return {};
+    return bad(key, fmt::format("must be a number from {} to {}, or a list of such", bounds.least,
+                                bounds.most));
+  }
+
   // A list of tables, each read by `read`.
   template <typename Read>
   Result<void> read_tables(std::string_view key, const Read& read) const {

@@ -2,7 +2,10 @@
 
 #include <span>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "gateway/config_text.h"
 
 namespace pelton::gateway {
 namespace {
@@ -49,6 +52,83 @@ void expect_refused(std::span<const Bad> bads) {
     ASSERT_FALSE(config.ok()) << bad.text;
     EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
     EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
+  }
+}
+
+std::string rolled_out(std::string_view keys, std::string_view sticky = "session",
+                       std::string_view arms = R"([{pool = "a"}, {pool = "b", arm = "new"}])") {
+  return fmt::format(
+      "[gateway]\nrollouts_file = \"r.json\"\nkeys_file = \"k\"\n[[pool]]\nname = "
+      "\"a\"\nmodel = \"m\"\n[[pool]]\nname = \"b\"\nmodel = \"m\"\n[[route]]\n"
+      "model = \"m\"\nto = {}\nsticky = \"{}\"\n[route.rollout]\n{}",
+      arms, sticky, keys);
+}
+
+TEST(GatewayConfig, ReadsARolloutAndWritesItAsItIs) {
+  const std::string text = rolled_out(
+      "arm = \"new\"\nname = \"v2\"\nsteps = [0.5, 7, 100]\nmin_requests = [50, 500]\n"
+      "min_seconds = 60\nfalse_alarms = 1\nwatch = [\"errors\", \"length\"]\n"
+      "ttft_tolerance = 30\n");
+  const Result<GatewayConfig> config = parse_gateway_config(text, "f", {.allows_empty = true});
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  const RolloutPlan wanted{.name = "v2",
+                           .arm = "new",
+                           .shares = {0.005, 0.07, 1},
+                           .requests_min = {50, 500},
+                           .seconds_min = {60, 60},
+                           .false_alarms = 0.01,
+                           .watched = {.errors = true, .ttft = false, .length = true},
+                           .ttft_tolerance = 0.3};
+  EXPECT_EQ(config->routes.at(0).rollout, wanted);
+  const Result<GatewayConfig> again =
+      parse_gateway_config(config_text(*config), "f", {.allows_empty = true});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->routes.at(0).rollout, wanted) << config_text(*config);
+}
+
+// Each with the line of the key that is wrong.
+TEST(GatewayConfig, RefusesRolloutsThatCannotBe) {
+  const std::string arm = "arm = \"new\"\n";
+  const std::string two_arms = R"([{pool = "a"}, {pool = "b", arm = "new", weight = 5}])";
+  const std::string one_pool = R"([{pool = "a"}, {pool = "a", arm = "new"}])";
+  const std::string alone = R"([{pool = "a", weight = 0}, {pool = "b", arm = "new"}])";
+  struct {
+    std::string text;
+    const char* words;
+  } const bads[] = {
+      {rolled_out(arm + "stepps = [1]\n"), "has no key 'stepps'; did you mean 'steps'?"},
+      {rolled_out(arm + "steps = [0, 5, 100]\n"),
+       "f:16: [[route]]: 'rollout': 'steps' has a share of 0"},
+      {rolled_out(arm + "steps = [1, 120]\n"), "'steps' must be a number from 0 to 100"},
+      {rolled_out(arm + "steps = [1, -5, 100]\n"), "'steps' must be a number from 0 to 100"},
+      {rolled_out(arm + "steps = [1, 25, 5, 100]\n"), "goes from 25 % to 5 %"},
+      {rolled_out(arm + "steps = [1, 1, 100]\n"), "goes from 1 % to 1 %"},
+      {rolled_out(arm + "steps = [1, 50]\n"), "must end with 100"},
+      {rolled_out(arm + "steps = [100]\n"), "has one step only"},
+      {rolled_out(arm + "steps = \"1, 5\"\n"), "'steps' must be a number"},
+      {rolled_out(arm + "steps = []\n"), "'steps' must be a number"},
+      {rolled_out(arm + "min_requests = 0\n"), "'min_requests' must be a number from 1"},
+      {rolled_out(arm + "min_requests = 1.5\n"), "'min_requests' must be whole numbers"},
+      {rolled_out(arm + "min_requests = [1, 2]\n"), "has 2 numbers for the 3 steps"},
+      {rolled_out(arm + "min_seconds = 1e9\n"), "'min_seconds' must be a number from 0 to"},
+      {rolled_out(arm + "false_alarms = 0\n"), "'false_alarms' must be a number from"},
+      {rolled_out(arm + "watch = [\"error\"]\n"), "has 'error'; did you mean 'errors'?"},
+      {rolled_out("arm = \"nwe\"\n"), "names no arm of the route: 'nwe'; did you mean 'new'?"},
+      {rolled_out("name = \"v2\"\n"), "'arm' is missing or empty"},
+      {rolled_out(arm + "name = \"a/b\"\n"), "has a '/'"},
+      {rolled_out(arm, "session", two_arms), "has a weight in 'to', which means nothing"},
+      {rolled_out(arm, "session", one_pool), "there would be no difference"},
+      {rolled_out(arm, "session", alone), "has no weight above 0 beside it"},
+      {rolled_out(arm, "tenant\"\ntenant = \"acme"), "cannot be met"},
+      {rolled_out(arm).replace(rolled_out(arm).find("rollouts_file = \"r.json\"\n"), 25, ""),
+       "is not rolled out without 'rollouts_file'"},
+  };
+  for (const auto& [text, words] : bads) {
+    const Result<GatewayConfig> config = parse_gateway_config(text, "f", {.allows_empty = true});
+    ASSERT_FALSE(config.ok()) << text;
+    EXPECT_EQ(config.error().code, ErrorCode::kBadConfig);
+    EXPECT_NE(config.error().message.find(words), std::string::npos) << config.error().message;
+    EXPECT_TRUE(config.error().message.starts_with("f:1")) << config.error().message;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/json_writer.h"
+#include "gateway/rollout_config.h"
 #include "gateway/schedule_config.h"
 #include "net/url.h"
 
@@ -157,16 +158,20 @@ void put_route(std::string& out, const RouteConfig& route) {
   put_text(out, "sticky", sticky_name(route.sticky));
   std::string arms;
   for (const RouteArm& arm : route.arms) {
-    arms += fmt::format("{}{{pool = {}, arm = {}, weight = {}}}", arms.empty() ? "" : ", ",
-                        quoted(arm.pool), quoted(arm.name), arm.weight);
+    const std::string weight =
+        route.is_rolled_out(arm) ? "" : fmt::format(", weight = {}", arm.weight);
+    arms += fmt::format("{}{{pool = {}, arm = {}{}}}", arms.empty() ? "" : ", ", quoted(arm.pool),
+                        quoted(arm.name), weight);
   }
   put(out, "to", "[" + arms + "]");
   if (!route.fallback.empty()) put(out, "fallback", list(route.fallback));
-  if (!route.shadow) return;
-  put(out, "shadow",
-      fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
-                  quoted(route.shadow->pool), route.shadow->share,
-                  route.shadow->tokens_per_minute));
+  if (route.shadow) {
+    put(out, "shadow",
+        fmt::format("{{pool = {}, share = {}, budget_tokens_per_minute = {}}}",
+                    quoted(route.shadow->pool), route.shadow->share,
+                    route.shadow->tokens_per_minute));
+  }
+  if (route.rollout) out += rollout_text(*route.rollout);
 }
 
 void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
@@ -200,6 +205,19 @@ void put_etcd(std::string& out, const EtcdConfig& etcd) {
   put_text(out, "key_file", etcd.key_file);
 }
 
+void put_regions(std::string& out, const RegionsConfig& regions) {
+  for (const RegionConfig& region : regions.others) {
+    out += "\n[[region]]\n";
+    put_text(out, "name", region.name);
+    put_text(
+        out, "gateway",
+        (region.tls ? "https://" : "http://") + net::format_host_port(region.host, region.port));
+    put_text(out, "key_file", region.key_file);
+    put_text(out, "ca_file", region.ca_file);
+    put(out, "egress_per_gb", fmt::format("{}", region.egress_per_gb));
+  }
+}
+
 }  // namespace
 
 std::string scaling_text(const ScalingConfig& scaling) {
@@ -222,6 +240,7 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "threads", fmt::format("{}", config.threads));
   put_text(out, "keys_file", config.keys_file);
   put_text(out, "workers_file", config.workers_file);
+  put_text(out, "rollouts_file", config.rollouts_file);
   put_text(out, "fleet_key_file", config.fleet_key_file);
   put(out, "retries", fmt::format("{}", config.retries_max));
   put(out, "retry_budget", fmt::format("{}", config.retry_budget));
@@ -230,6 +249,8 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "index_bytes", fmt::format("{}", config.index_bytes));
   put(out, "allowed_cidrs", list(config.allowed_cidr_texts));
   put_text(out, "zone", config.zones.own);
+  put_text(out, "region", config.regions.own);
+  put_text(out, "region_secret_file", config.regions.secret_file);
   if (config.dns_server.port != 0) {
     put_text(out, "dns_server",
              net::format_host_port(config.dns_server.host, config.dns_server.port));
@@ -242,6 +263,7 @@ std::string config_text(const GatewayConfig& config) {
   put(out, "api", quoted(config.kubernetes.api));
   put(out, "token_file", quoted(config.kubernetes.token_file));
   put(out, "ca_file", quoted(config.kubernetes.ca_file));
+  put_regions(out, config.regions);
   for (const PoolConfig& pool : config.pools) put_pool(out, pool);
   for (const RouteConfig& route : config.routes) put_route(out, route);
   for (const TenantConfig& tenant : config.tenants) {

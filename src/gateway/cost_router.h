@@ -48,6 +48,7 @@ struct CostCandidate {
   double slot_wait_s = 0;    // until one is free, as it reported
   double kv_used = 0;        // 0 to 1
   int64_t hit_tokens = 0;    // of this prompt
+  int64_t held_tokens = -1;  // of it, as it has said itself; -1: not looked up
   int64_t fetch_tokens = 0;  // and those that it would fetch from another worker
   double fetch_token_s = 0;  // what each of them takes
   double prompt_share = 0;   // of its time, that computing prompts lately took: 0 to 1

@@ -69,6 +69,74 @@ TEST(CostRouter, AHotPrefixIsFetchedByWhoIsSooner) {
   EXPECT_NEAR(cost_of(request, two[0]).first_s, 0.02 + 0.0048 + 0.01 + 2e-4 + 2048e-8, 1e-9);
 }
 
+// Two have as much: it is fetched over the quicker link, and not where both are slower than
+// computing it; over a slow link the one with less is asked.
+TEST(CostRouter, AFetchIsPricedByItsLink) {
+  const std::vector<int64_t> held = {0, 2000, 2000, 1500};
+  const std::vector<uint32_t> exchange = {1, 1, 1, 1};
+  const std::vector<CostCandidate> four(4, worker(0));
+  const auto priced = [&](double first_s, double second_s, double third_s) {
+    std::vector<CostCandidate> all = four;
+    const double rates[] = {0, first_s, second_s, third_s};
+    price_fetches({.held = held,
+                   .exchange = exchange,
+                   .token_s = 1e-5,
+                   .pair_token_s = [&](size_t from, size_t to) -> std::optional<double> {
+                     EXPECT_NE(from, to);
+                     return to == 0 ? rates[from] : 1e-5;
+                   }},
+                  all);
+    return all[0];
+  };
+  const CostCandidate quick = priced(1e-6, 5e-5, 1e-3);
+  EXPECT_EQ(quick.fetch_tokens, 2000);
+  EXPECT_EQ(quick.fetch_token_s, 1e-6);
+  EXPECT_EQ(priced(1e-3, 5e-5, 1e-3).fetch_token_s, 5e-5);
+  EXPECT_EQ(priced(1e-3, 1e-3, 1e-3).fetch_tokens, 0);
+  const CostCandidate less = priced(1e-3, 7e-5, 1e-6);
+  EXPECT_EQ(less.fetch_tokens, 1500);
+  EXPECT_EQ(less.fetch_token_s, 1e-6);
+}
+
+TEST(PeerChoice, OverAQuickLinkRatherThanASlowOne) {
+  const std::vector<int64_t> hits = {0, 500, 500, 400};
+  const auto chosen = [&](const std::vector<double>& token_s) {
+    return choose_peer({.hits = hits,
+                        .chosen = 0,
+                        .chosen_hit = 0,
+                        .draw = 1,
+                        .fetch_token_s = token_s,
+                        .compute_token_s = 1e-4})
+        ->worker;
+  };
+  EXPECT_EQ(chosen({0, 1e-6, 9e-5, 9e-5}), 1u);
+  EXPECT_EQ(chosen({0, 9e-5, 1e-6, 9e-5}), 2u);
+  EXPECT_EQ(chosen({0, 9e-5, 9e-5, 1e-6}), 3u) << "less, and sooner";
+  // None is worth it: the worker itself declines.
+  EXPECT_NE(chosen({0, 1e-3, 1e-3, 1e-3}), 0u);
+}
+
+// A link is what was measured on it, for a minute; before and then what all of them are.
+TEST(FetchPaces, EachLinkHasItsOwn) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  FetchPaces paces;
+  EXPECT_FALSE(paces.token_s(0, {.from = 1, .to = 2}));
+  for (int i = 0; i < 20; ++i) {
+    paces.note(i, {.from = 1, .to = 2}, 0.011, 0.001, 1000);
+    paces.note(i, {.from = 3, .to = 2}, 1.001, 0.001, 1000);
+  }
+  EXPECT_NEAR(*paces.token_s(0, {.from = 1, .to = 2}), 1e-5, 1e-9);
+  EXPECT_NEAR(*paces.token_s(0, {.from = 3, .to = 2}), 1e-3, 1e-9);
+  const double all_s = *paces.token_s();
+  EXPECT_GT(all_s, 1e-5);
+  EXPECT_EQ(paces.token_s(0, {.from = 2, .to = 1}), all_s) << "there it was never measured";
+  EXPECT_EQ(paces.token_s(61 * kSecond, {.from = 3, .to = 2}), all_s) << "long ago";
+  paces.note(61 * kSecond, {.from = 3, .to = 2}, 0.021, 0.001, 1000);
+  EXPECT_NEAR(*paces.token_s(61 * kSecond, {.from = 3, .to = 2}), 2e-5, 1e-9) << "not mixed";
+  paces.note(0, {.from = 1, .to = 2}, 1, 0, 0);  // nothing was fetched
+  EXPECT_NEAR(*paces.token_s(0, {.from = 1, .to = 2}), 1e-5, 1e-9);
+}
+
 // Prompts that keep coming hold up an answer as those do that are there.
 TEST(CostRouter, PromptsToComeSlowAnAnswerDown) {
   CostCandidate busy = worker(2);

@@ -90,11 +90,14 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
   }
   for (const WorkerConfig& config : workers) {
     const auto pool = std::ranges::find(pools_, config.pool, &PoolConfig::name);
-    const bool is_foreign = pool != pools_.end() && pool->is_foreign();
+    const bool is_region = !config.region.empty();
+    const bool is_foreign = is_region || (pool != pools_.end() && pool->is_foreign());
     const PoolConfig* const its_pool = pool == pools_.end() ? nullptr : &*pool;
     const auto is_this = [&](const std::unique_ptr<Worker>& worker) {
       return worker != nullptr && worker->config.host == config.host &&
-             worker->config.port == config.port && worker->is_foreign == is_foreign;
+             worker->config.port == config.port && worker->is_foreign == is_foreign &&
+             worker->config.region == config.region &&
+             (!is_region || worker->config.pool == config.pool);
     };
     auto place = std::ranges::find_if(workers_, is_this);
     if (place != workers_.end()) {
@@ -111,7 +114,9 @@ void Fleet::set_members(std::vector<PoolConfig> pools, const std::vector<WorkerC
     (*place)->is_foreign = is_foreign;
     set_foreign(static_cast<size_t>(place - workers_.begin()), **place, its_pool);
     (*place)->serial = ++serials_;
-    (*place)->shown = net::format_host_port(config.host, config.port);
+    // One region has a worker in each pool.
+    (*place)->shown = is_region ? fmt::format("region-{}.{}", config.region, config.pool)
+                                : net::format_host_port(config.host, config.port);
   }
   for (const PoolConfig& pool : pools_) verify(pool.name, clock_.now_ns());
 }
@@ -174,7 +179,8 @@ void Fleet::turn() {
 
 // Is it time to watch or to probe it?
 void Fleet::tend(Worker& worker, const Place& place, int64_t now_ns) {
-  if (!worker.watch && now_ns >= worker.watch_again_ns) {
+  const bool is_asked = worker.kind != WorkerKind::kRegion;  // of those region_watch hears
+  if (is_asked && !worker.watch && now_ns >= worker.watch_again_ns) {
     worker.is_foreign ? poll(worker, place) : watch(worker, place);
   }
   const bool probes = !worker.is_foreign && worker.health.state(now_ns) == WorkerState::kProbing &&
@@ -654,7 +660,8 @@ double Fleet::occupancy(std::string_view pool) const {
   double slots = 0;
   double requests = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker == nullptr || !serves(*worker, pool, {}, now_ns)) continue;
+    if (worker == nullptr || worker->kind == WorkerKind::kRegion) continue;
+    if (!serves(*worker, pool, {}, now_ns)) continue;
     const cluster::WorkerLoad& load = worker->health.load();
     // Of foreign ones nobody knows the slots: where some wait, there is none free.
     const int known = std::max(worker->record.slots, 1);
@@ -671,7 +678,7 @@ PoolSupply Fleet::supply(std::string_view pool) const {
   PoolSupply supply;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || !cluster::decodes(worker->role)) continue;
-    if (!serves(*worker, pool, {}, now_ns)) continue;
+    if (worker->kind == WorkerKind::kRegion || !serves(*worker, pool, {}, now_ns)) continue;
     ++supply.ready;
     supply.free_slots += std::max(std::max(worker->record.slots, 1) - worker->open, 0);
   }

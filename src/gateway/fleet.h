@@ -32,6 +32,7 @@
 #include "gateway/peer_choice.h"
 #include "gateway/pool_gate.h"
 #include "gateway/prediction_bias.h"
+#include "gateway/region_summary.h"
 #include "gateway/split_choice.h"
 #include "gateway/vllm_blocks.h"
 #include "net/http_client.h"
@@ -77,6 +78,7 @@ class Fleet {
     std::string incarnation;
     bool is_foreign = false;  // it is sent the request as it came
     WorkerKind kind = WorkerKind::kPelton;
+    std::string region;          // whose gateway it is; empty: it is a worker
     ForeignAbilities abilities;  // of a foreign one
     bool tls = false;
     std::string api_key;  // that a foreign one asks for; empty: none
@@ -106,6 +108,7 @@ class Fleet {
     std::optional<Decoder> decoder = {};
     // Another worker that has more of the prompt; port 0: none.
     cluster::RunEnvelope::Peer peer = {};
+    uint64_t peer_serial = 0;  // of that worker
   };
   // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
   // those in `excluded`; none: no worker takes requests.
@@ -133,6 +136,8 @@ class Fleet {
     bool may_stay = false;  // with that one, where that is sooner
     // It is to compute the prompt only, for a server of another kind.
     bool computes_prompt = false;
+    // It has come from another region's gateway, and goes to none.
+    bool stays_here = false;
     // What that one computes is to be fetched while it does, and nothing else is wanted.
     bool ahead = false;
   };
@@ -177,8 +182,8 @@ class Fleet {
   void note_first_token(const Assignment& assignment, double seconds);
   void note_further_tokens(const Assignment& assignment, double seconds, int64_t tokens);
   void note_output(std::string_view pool, int64_t tokens);
-  // Another worker was warm for what `from` goes on with, after so long; it fetched so much.
-  void note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens);
+  // It was warm for what another worker had begun, after so long; it fetched so much from there.
+  void note_hand_over(const Assignment& target, double seconds, int64_t fetched_tokens);
   // The same of a request that began so long after it was sent.
   void note_fetched(const Assignment& at_worker, double seconds, int64_t fetched_tokens);
   SplitConfig split_of(std::string_view pool) const;
@@ -200,13 +205,16 @@ class Fleet {
   // gets none. An error says why not; kNotFound: there is no worker of that name.
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);
   // No worker of ours finds anything any more of what was computed for this tenant (none: for
-  // anybody), in any tier. `done`: once all have answered, some seconds later at most; on a thread
-  // of the client's, or here where there is none.
+  // anybody), in any tier; of all that is kept of a tenant, also of what is stored of it. `done`:
+  // once all have answered, some seconds later at most (a minute, where stores are erased); on a
+  // thread of the client's, or here where there is none.
+  enum class EraseWhat { kComputed, kKept };
   struct Erased {
     int workers = 0;                  // that have done it
     std::vector<std::string> failed;  // that have not said so
   };
-  void erase(const std::optional<std::string>& tenant, std::function<void(const Erased&)> done);
+  void erase(EraseWhat what, const std::optional<std::string>& tenant,
+             std::function<void(const Erased&)> done);
 
   struct Row {
     std::string name;
@@ -232,6 +240,9 @@ class Fleet {
   std::vector<Row> rows() const;
   // Time in which this process ran (gateway/awake_clock.h).
   int64_t awake_ns() const { return clock_.now_ns(); }
+  // What the gateway of another region says it has, or why it says nothing (fleet_regions.cc).
+  void note_region(std::string_view region, const RegionModels& models, double round_trip_s);
+  void note_region_lost(std::string_view region, const std::string& trouble, bool refused);
   // The pool that the worker is in now; empty: it has gone.
   std::string pool_of(const Assignment& assignment) const;
   bool has_pool(std::string_view pool) const;
@@ -306,6 +317,9 @@ class Fleet {
     int kv_block_tokens = 0;       // as it says there; 0: not known yet
     ForeignAbilities abilities;
     bool abilities_asked = false;
+    // Of another region's gateway: there and back, and how many workers its load is the mean of.
+    double region_round_trip_s = 0;
+    int region_workers = 1;
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
     bool scraping = false;
@@ -404,6 +418,10 @@ class Fleet {
   std::string reason_of(const Worker& worker, int64_t now_ns) const;
   // As it says itself, else as its pool's configuration does.
   std::string region_of(const Worker& worker) const;
+  void price_region(const Worker& worker, CostCandidate& one) const;
+  // `chosen`, or who is cheapest here where another region is not sooner by enough.
+  std::optional<size_t> kept_near(const CostRequest& request, const std::vector<CostCandidate>& all,
+                                  std::optional<size_t> chosen, uint64_t draw) const;
   std::string missing_model(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
   std::map<std::string_view, const Worker*> first_of_starts(int64_t now_ns) const;
@@ -436,7 +454,8 @@ class Fleet {
                 std::vector<CostTerms>* explained) const;
   void keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const;
   bool may_decide_late(std::string_view pool) const;
-  SplitRequest split_request(const Wanted& wanted, const CostRequest& request) const;
+  SplitRequest split_request(const Wanted& wanted, const CostRequest& request,
+                             std::optional<size_t> decode) const;
   std::optional<SplitPair> best_pair(const Wanted& wanted, const CostRequest& request,
                                      const std::vector<CostCandidate>& all) const;
   static bool may_take_over(const Worker& worker, const Wanted& wanted);
@@ -451,8 +470,13 @@ class Fleet {
   std::vector<CostCandidate> candidates(const Wanted& wanted, int64_t now_ns);
   // Who has so much more of the prompt than the worker at `chosen` that it may be fetched.
   void price_fetches_of(const Wanted& wanted, int64_t now_ns, std::vector<CostCandidate>& all);
+  std::optional<double> fetch_token_s(const FetchPaces& paces, size_t from, size_t to,
+                                      int64_t now_ns) const;
+  std::vector<double> fetch_times(const Wanted& wanted, std::span<const int64_t> hits,
+                                  size_t chosen, int64_t now_ns) const;
   cluster::RunEnvelope::Peer peer_for(const Wanted& wanted, size_t chosen,
-                                      const std::vector<CostCandidate>& all, int64_t now_ns) const;
+                                      const std::vector<CostCandidate>& all, int64_t now_ns,
+                                      uint64_t& serial) const;
   // Each of them the median of what the pool's workers say.
   cluster::StepCosts middle_costs(std::string_view pool) const;
   CostRequest cost_request(std::string_view pool, int64_t prompt_tokens) const;
@@ -484,7 +508,7 @@ class Fleet {
   BlockView blocks_;                                    // workers are their places
   std::map<std::string, double, std::less<>> outputs_;  // tokens of an answer lately, by pool
   std::map<std::string, TypicalBias, std::less<>> typical_biases_;  // by pool
-  std::map<std::string, FetchPace, std::less<>> fetch_paces_;       // likewise
+  std::map<std::string, FetchPaces, std::less<>> fetch_paces_;      // by serials; likewise
   std::map<std::string, std::string, std::less<>> fingerprints_;    // that pools' workers have
   int64_t names_doubted_ = 0;
   int64_t index_resyncs_ = 0;

@@ -1,4 +1,5 @@
-// The part of gateway::Fleet that has workers forget what they have computed.
+// The part of gateway::Fleet that has workers forget what they have computed, or all that they keep
+// of a tenant.
 #include <functional>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@ namespace pelton::gateway {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswerMax{4'000};
+constexpr std::chrono::milliseconds kErasedMax{60'000};  // of files that are many
 
 // Of the calls that are made together.
 struct Waited {
@@ -21,9 +23,10 @@ struct Waited {
 
 }  // namespace
 
-void Fleet::erase(const std::optional<std::string>& tenant,
+void Fleet::erase(EraseWhat what, const std::optional<std::string>& tenant,
                   std::function<void(const Erased&)> done) {
-  std::string target = "/fleet/v1/reset_prefix_cache";
+  const bool is_all = what == EraseWhat::kKept;
+  std::string target = is_all ? "/fleet/v1/erase_tenant" : "/fleet/v1/reset_prefix_cache";
   if (tenant) target += "?tenant=" + net::percent_encode(*tenant);
   std::vector<std::pair<std::string, net::HttpCall>> calls;
   {
@@ -38,7 +41,7 @@ void Fleet::erase(const std::optional<std::string>& tenant,
   waited->open = calls.size();
   waited->done = std::move(done);
   for (auto& [name, call] : calls) {
-    call.whole_time_max = kAnswerMax;
+    call.whole_time_max = is_all ? kErasedMax : kAnswerMax;
     call.repeatable = true;
     const auto status = std::make_shared<int>(0);
     net::HttpCallEvents events;

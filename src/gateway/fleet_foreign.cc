@@ -101,6 +101,15 @@ net::HttpCallEvents gather(const std::shared_ptr<Whole>& whole,
 
 void Fleet::set_foreign(size_t index, Worker& worker, const PoolConfig* pool) {
   if (pool == nullptr) return;
+  if (!worker.config.region.empty()) {
+    worker.kind = WorkerKind::kRegion;
+    worker.tls = worker.config.tls;
+    worker.trust = worker.config.trust;
+    worker.api_key = worker.config.api_key;
+    worker.continues = false;
+    worker.abilities = {};
+    return;
+  }
   if (worker.kv_events_port != pool->kv_events_port ||
       worker.kv_replay_port != pool->kv_replay_port) {
     retire(index, worker);

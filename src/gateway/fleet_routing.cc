@@ -50,15 +50,23 @@ double fed_first_s(const CostRequest& request, CostCandidate candidate,
   return cost_of(request, candidate).first_s;
 }
 
+// What each has said itself that it has, looked up once for a request.
+void note_held(const Fleet::Wanted& wanted, int tail_blocks, std::vector<CostCandidate>& all,
+               BlockView& blocks) {
+  if (!all.empty() && all.front().held_tokens >= 0) return;
+  std::vector<int> held(all.size());
+  blocks.find_held(wanted.prompt.names, tail_blocks, held);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].held_tokens = int64_t{held[i]} * wanted.prompt.block_tokens;
+  }
+}
+
 // With what each has said itself that it has: what is on its way there may be late, or be this
 // request's to bring, and who waits for it has none to give.
 std::vector<CostCandidate> with_held(const Fleet::Wanted& wanted, int tail_blocks,
                                      std::vector<CostCandidate> all, BlockView& blocks) {
-  std::vector<int> held(all.size());
-  blocks.find_held(wanted.prompt.names, tail_blocks, held);
-  for (size_t i = 0; i < all.size(); ++i) {
-    all[i].hit_tokens = std::min(all[i].hit_tokens, int64_t{held[i]} * wanted.prompt.block_tokens);
-  }
+  note_held(wanted, tail_blocks, all, blocks);
+  for (CostCandidate& one : all) one.hit_tokens = std::min(one.hit_tokens, one.held_tokens);
   return all;
 }
 
@@ -136,6 +144,7 @@ cluster::StepCosts Fleet::middle_costs(std::string_view pool) const {
     std::vector<double> all;
     for (const std::unique_ptr<Worker>& worker : workers_) {
       if (worker == nullptr || worker->config.pool != pool) continue;
+      if (worker->kind == WorkerKind::kRegion) continue;
       all.push_back(worker->health.load().costs.*cost);
     }
     if (all.empty()) return 0.0;
@@ -155,6 +164,7 @@ bool Fleet::panics(std::string_view pool, int64_t now_ns) const {
   int serving = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->leaves || worker->config.pool != pool) continue;
+    if (worker->kind == WorkerKind::kRegion) continue;
     ++all;
     if (worker->health.takes_requests(now_ns)) ++serving;
   }
@@ -204,11 +214,16 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
            .usable = (serves(worker, wanted.pool, wanted.model, now_ns) ||
                       (panic && is_tried_in_panic(worker, wanted, now_ns))) &&
                      meets(worker.abilities, wanted.need) &&
+                     !(wanted.stays_here && worker.kind == WorkerKind::kRegion) &&
                      (wanted.region.empty() || region_of(worker) == wanted.region) &&
                      (!wanted.fingerprint || worker.fingerprint == *wanted.fingerprint) &&
                      std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
                      std::ranges::find(wanted.avoided, worker.record.incarnation) ==
                          wanted.avoided.end()};
+    if (worker.kind == WorkerKind::kRegion) {
+      price_region(worker, one);
+      continue;
+    }
     // Of ours it has at least as many as have no outcome yet, whatever it says. Whose report is
     // wrong in that is not believed to be faster than others either (GW-06).
     const int unreported = std::max(worker.open - one.rows - one.waiting - one.uncounted, 0);
@@ -231,21 +246,44 @@ void Fleet::price_fetches_of(const Wanted& wanted, int64_t now_ns,
                              std::vector<CostCandidate>& all) {
   const auto measured = fetch_paces_.find(wanted.pool);
   if (measured == fetch_paces_.end() || wanted.prompt.names.empty()) return;
-  std::vector<int> held(workers_.size());
   std::vector<int64_t> tokens(workers_.size());
   const std::vector<uint32_t> exchange = exchanges(wanted);
   const auto any = std::ranges::find_if(exchange, [](uint32_t number) { return number != 0; });
   if (any == exchange.end()) return;
   const Worker& one = *workers_[static_cast<size_t>(any - exchange.begin())];
-  blocks_.find_held(wanted.prompt.names, one.groups.tail_blocks, held);
+  note_held(wanted, one.groups.tail_blocks, all, blocks_);
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (exchange[i] == 0) continue;
     const cluster::WorkerState state = workers_[i]->health.state(now_ns);
     const bool is_there =
         state == cluster::WorkerState::kReady || state == cluster::WorkerState::kDraining;
-    if (is_there) tokens[i] = int64_t{held[i]} * wanted.prompt.block_tokens;
+    if (is_there) tokens[i] = all[i].held_tokens;
   }
-  price_fetches({.held = tokens, .exchange = exchange, .token_s = measured->second.token_s()}, all);
+  price_fetches({.held = tokens,
+                 .exchange = exchange,
+                 .token_s = measured->second.token_s(),
+                 .pair_token_s =
+                     [&](size_t from, size_t to) {
+                       return fetch_token_s(measured->second, from, to, now_ns);
+                     }},
+                all);
+}
+
+std::optional<double> Fleet::fetch_token_s(const FetchPaces& paces, size_t from, size_t to,
+                                           int64_t now_ns) const {
+  return paces.token_s(now_ns, {.from = workers_[from]->serial, .to = workers_[to]->serial});
+}
+
+// From each of those with hits to the chosen one; empty: nothing was measured.
+std::vector<double> Fleet::fetch_times(const Wanted& wanted, std::span<const int64_t> hits,
+                                       size_t chosen, int64_t now_ns) const {
+  const auto measured = fetch_paces_.find(wanted.pool);
+  if (measured == fetch_paces_.end() || !measured->second.token_s()) return {};
+  std::vector<double> times(hits.size(), 0);
+  for (size_t i = 0; i < hits.size(); ++i) {
+    if (hits[i] > 0) times[i] = fetch_token_s(measured->second, i, chosen, now_ns).value_or(0);
+  }
+  return times;
 }
 
 CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) const {
@@ -256,8 +294,8 @@ CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) co
 
 // A worker that is being stopped is a good source: what it has is soon gone.
 cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
-                                           const std::vector<CostCandidate>& all,
-                                           int64_t now_ns) const {
+                                           const std::vector<CostCandidate>& all, int64_t now_ns,
+                                           uint64_t& serial) const {
   const Worker& target = *workers_[chosen];
   const int block_tokens = wanted.prompt.block_tokens;
   if (options_.peer_key.empty() || target.record.kv_port == 0 || block_tokens == 0) return {};
@@ -278,13 +316,18 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (worker->fingerprint != target.fingerprint) continue;
     hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
-  const std::optional<PrefixSource> peer = choose_peer({.hits = hits,
-                                                        .chosen = chosen,
-                                                        .chosen_hit = all[chosen].hit_tokens,
-                                                        .is_split = is_split,
-                                                        .draw = wanted.draw});
+  const std::vector<double> times = fetch_times(wanted, hits, chosen, now_ns);
+  const std::optional<PrefixSource> peer =
+      choose_peer({.hits = hits,
+                   .chosen = chosen,
+                   .chosen_hit = all[chosen].hit_tokens,
+                   .is_split = is_split,
+                   .draw = wanted.draw,
+                   .fetch_token_s = times,
+                   .compute_token_s = all[chosen].costs.prefill_token_s});
   if (!peer) return {};
   const Worker* const source = workers_[peer->worker].get();
+  serial = source->serial;
   const int64_t most = peer->tokens;
   const std::span<const kv::BlockHash> granted =
       std::span(wanted.prompt.names).first(static_cast<size_t>(most / block_tokens));
@@ -322,34 +365,35 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
   const bool is_counted = wanted.prompt.block_tokens > 0 || wanted.prompt.tokens < kShortTokens;
   const int tail = worker.groups.tail_blocks;
   const bool asks = !options_.peer_key.empty() && worker.record.kv_port != 0 && !wanted.source;
-  Assignment assignment{
-      .worker = *choice.worker,
-      .serial = worker.serial,
-      .host = worker.config.host,
-      .port = worker.config.port,
-      .trust = worker.is_foreign ? worker.trust : options_.trust,
-      .incarnation = worker.record.incarnation,
-      .is_foreign = worker.is_foreign,
-      .kind = worker.kind,
-      .abilities = worker.abilities,
-      .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
-      .api_key = worker.api_key,
-      .pairs = worker.is_foreign && splits(wanted.pool),
-      .role = worker.role,
-      .bootstrap_port = worker.config.bootstrap_port,
-      .fingerprint = worker.fingerprint,
-      .beat_ms = worker.record.beat_ms,
-      .dispatch = ++dispatched_,
-      .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
-      .is_counted = is_counted,
-      .has_adapter = terms.adapter_s == 0,
-      .first_s = terms.first_s,
-      .step_s = terms.step_s,
-      .token_s = terms.token_s,
-      .fetches = terms.fetch_s > 0,
-      .splits = choice.splits,
-      .peer = peer_for(wanted, *choice.worker, asks ? with_held(wanted, tail, all, blocks_) : all,
-                       now_ns)};
+  Assignment assignment{.worker = *choice.worker,
+                        .serial = worker.serial,
+                        .host = worker.config.host,
+                        .port = worker.config.port,
+                        .trust = worker.is_foreign ? worker.trust : options_.trust,
+                        .incarnation = worker.record.incarnation,
+                        .is_foreign = worker.is_foreign,
+                        .kind = worker.kind,
+                        .region = worker.config.region,
+                        .abilities = worker.abilities,
+                        .tls = worker.is_foreign ? worker.tls : options_.trust != nullptr,
+                        .api_key = worker.api_key,
+                        .pairs = answers_in_pairs(worker.kind) && splits(wanted.pool),
+                        .role = worker.role,
+                        .bootstrap_port = worker.config.bootstrap_port,
+                        .fingerprint = worker.fingerprint,
+                        .beat_ms = worker.record.beat_ms,
+                        .dispatch = ++dispatched_,
+                        .hit_tokens = std::min(candidate.hit_tokens, request.prompt_tokens),
+                        .is_counted = is_counted,
+                        .has_adapter = terms.adapter_s == 0,
+                        .first_s = terms.first_s,
+                        .step_s = terms.step_s,
+                        .token_s = terms.token_s,
+                        .fetches = terms.fetch_s > 0,
+                        .splits = choice.splits};
+  assignment.peer =
+      peer_for(wanted, *choice.worker, asks ? with_held(wanted, tail, all, blocks_) : all, now_ns,
+               assignment.peer_serial);
   if (worker.health.state(now_ns) == cluster::WorkerState::kEjected) {
     worker.health.note_trial(assignment.dispatch);
   }

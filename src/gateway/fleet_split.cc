@@ -61,13 +61,14 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
     std::vector<CostCandidate> fed = all;
     for (CostCandidate& one : fed) one.hit_tokens = std::max<int64_t>(one.hit_tokens, named);
     choice.worker = choose_by_cost(request, fed, wanted.draw, explained);
-    const bool stays =
-        choice.worker && wanted.may_stay &&
-        !is_left(split_request(wanted, request), all[wanted.source->worker], all[*choice.worker]);
+    const bool stays = choice.worker && wanted.may_stay &&
+                       !is_left(split_request(wanted, request, *choice.worker),
+                                all[wanted.source->worker], all[*choice.worker]);
     if (stays) choice.worker.reset();
     return choice;
   }
-  choice.worker = choose_by_cost(request, all, wanted.draw, explained);
+  choice.worker =
+      kept_near(request, all, choose_by_cost(request, all, wanted.draw, explained), wanted.draw);
   if (!choice.pair) return choice;
   choice.splits = is_split(find_pool(wanted.pool)->split.mode, *choice.pair, request,
                            choice.worker ? &all[*choice.worker] : nullptr);
@@ -119,14 +120,21 @@ bool Fleet::may_decide_late(std::string_view pool) const {
          known->split.handoff == SplitConfig::Handoff::kWarm;
 }
 
-SplitRequest Fleet::split_request(const Wanted& wanted, const CostRequest& request) const {
+// `decode`: whoever is to go on with what wanted.source computes; none: any pair.
+SplitRequest Fleet::split_request(const Wanted& wanted, const CostRequest& request,
+                                  std::optional<size_t> decode) const {
   const auto measured = fetch_paces_.find(wanted.pool);
   const PoolConfig* const pool = find_pool(wanted.pool);
-  return {
-      .request = request,
-      .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
-      .fetch_token_s = measured == fetch_paces_.end() ? std::nullopt : measured->second.token_s(),
-      .handoff = pool == nullptr ? SplitConfig::Handoff::kWarm : pool->split.handoff};
+  std::optional<double> token_s;
+  if (measured != fetch_paces_.end()) {
+    token_s = decode
+                  ? fetch_token_s(measured->second, wanted.source->worker, *decode, clock_.now_ns())
+                  : measured->second.token_s();
+  }
+  return {.request = request,
+          .block_tokens = std::ssize(wanted.prompt.names) * int64_t{wanted.prompt.block_tokens},
+          .fetch_token_s = token_s,
+          .handoff = pool == nullptr ? SplitConfig::Handoff::kWarm : pool->split.handoff};
 }
 
 std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostRequest& request,
@@ -146,16 +154,25 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
     decode[i].usable = !changes && cluster::decodes(worker.role) && may_take_over(worker, wanted);
   }
   const std::vector<uint32_t> exchange = exchanges(wanted);
-  return choose_pair(split_request(wanted, request),
-                     {.prefill = prefill, .decode = decode, .exchange = exchange}, wanted.draw);
+  SplitSides sides{.prefill = prefill, .decode = decode, .exchange = exchange};
+  const auto measured = fetch_paces_.find(wanted.pool);
+  if (measured != fetch_paces_.end()) {
+    sides.fetch_token_s = [this, paces = &measured->second, now_ns = clock_.now_ns()](size_t from,
+                                                                                      size_t to) {
+      return fetch_token_s(*paces, from, to, now_ns);
+    };
+  }
+  return choose_pair(split_request(wanted, request, std::nullopt), sides, wanted.draw);
 }
 
 // What fetching takes beyond the steps that it is waited for with.
-void Fleet::note_hand_over(const Assignment& from, double seconds, int64_t fetched_tokens) {
+void Fleet::note_hand_over(const Assignment& target, double seconds, int64_t fetched_tokens) {
   std::lock_guard lock(mutex_);
-  const Worker* const worker = at({.index = from.worker, .serial = from.serial});
+  const Worker* const worker = at({.index = target.worker, .serial = target.serial});
   if (worker == nullptr) return;
-  fetch_paces_[worker->config.pool].note(seconds, from.step_s, fetched_tokens);
+  fetch_paces_[worker->config.pool].note(clock_.now_ns(),
+                                         {.from = target.peer_serial, .to = worker->serial},
+                                         seconds, target.step_s, fetched_tokens);
 }
 
 // Of a request that nobody else had begun: what it waited beyond what the rest would have taken.
@@ -168,7 +185,9 @@ void Fleet::note_fetched(const Assignment& at_worker, double seconds, int64_t fe
   const double least_s = kLeastShare * worker->health.load().costs.prefill_token_s *
                          static_cast<double>(fetched_tokens);
   const double took_s = std::max(seconds - at_worker.fed_first_s, least_s);
-  fetch_paces_[worker->config.pool].note(took_s, 0, fetched_tokens);
+  fetch_paces_[worker->config.pool].note(clock_.now_ns(),
+                                         {.from = at_worker.peer_serial, .to = worker->serial},
+                                         took_s, 0, fetched_tokens);
 }
 
 Result<void> Fleet::set_role(std::string_view name, cluster::WorkerRole role) {

@@ -14,6 +14,8 @@ std::string_view worker_kind_name(WorkerKind kind) {
       return "sglang";
     case WorkerKind::kLlamaCpp:
       return "llamacpp";
+    case WorkerKind::kRegion:
+      return "region";
   }
   return "pelton";
 }

@@ -6,7 +6,8 @@
 
 namespace pelton::gateway {
 
-enum class WorkerKind { kPelton, kOpenAi, kVllm, kSglang, kLlamaCpp };
+// kRegion: the gateway of another region, which has workers of its own (fleet_regions.cc).
+enum class WorkerKind { kPelton, kOpenAi, kVllm, kSglang, kLlamaCpp, kRegion };
 std::string_view worker_kind_name(WorkerKind kind);
 // Two of them may answer a request together (gateway/foreign_pair.h).
 constexpr bool answers_in_pairs(WorkerKind kind) {

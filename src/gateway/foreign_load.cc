@@ -30,6 +30,7 @@ Names names_of(WorkerKind kind) {
               .kv_used = {"llamacpp:kv_cache_usage_ratio", "llamacpp:kv_cache_usage_ratio"}};
     case WorkerKind::kPelton:
     case WorkerKind::kOpenAi:
+    case WorkerKind::kRegion:
       break;
   }
   return {};

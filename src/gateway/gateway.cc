@@ -25,6 +25,7 @@
 #include "gateway/gateway_errors.h"
 #include "gateway/interruption.h"
 #include "gateway/response_socket.h"
+#include "gateway/rollout_page.h"
 #include "net/json_response.h"
 #include "net/url.h"
 #include "net/websocket.h"
@@ -99,7 +100,8 @@ std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
 
 Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
                               const net::HttpRequest& request) {
-  if (is_multipart(request) && is_limited_to_models(config, asker)) {
+  if (is_multipart(request) && !names_model_in_form(request) &&
+      is_limited_to_models(config, asker)) {
     return Error{ErrorCode::kInvalidArgument,
                  "this key is for some models only, and which one a multipart body asks for is not "
                  "read here",
@@ -166,6 +168,10 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
                     if (gate != nullptr) gate->release(fleet_.supply(pool));
                   }},
              clock, log),
+      region_watch_(fleet_, clock),
+      rollouts_({.has_workers = [this](const std::string& pool) { return serves(pool); },
+                 .clock = clock,
+                 .log = log}),
       client_({.threads = config_->config.threads, .idle_connections_max = 1024, .trust = trust_}),
       namer_(block_seed_),
       on_demand_(options.on_demand ? std::move(options.on_demand) : [] {}),
@@ -191,6 +197,9 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
                              .gateway = name_,
                              .secret = std::move(options.limit_secret)},
         log_);
+    rollout_shares_ = std::make_unique<RolloutShares>(
+        RolloutShares::Options{.etcd = options.etcd, .prefix = etcd.prefix, .gateway = name_},
+        rollouts_, log_);
     etcd_ = std::make_unique<EtcdSource>(
         EtcdSource::Options{.etcd = std::move(options.etcd),
                             .prefix = etcd.prefix,
@@ -201,82 +210,8 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
   }
   watch_services(config_->config);
   set_members();
+  rollouts_.set(config_->config);
   dns_.set_pools(config_->config.pools, config_->config.dns_server);
-}
-
-// A source for each service that pools name; those that stay go on as they are.
-void Gateway::watch_services(const GatewayConfig& config) {
-  const KubernetesConfig& api = config.kubernetes;
-  Services services;
-  {
-    std::lock_guard lock(services_mutex_);
-    services.swap(services_);
-  }
-  Services wanted;
-  for (const PoolConfig& pool : config.pools) {
-    if (pool.kubernetes_service.empty()) continue;
-    const std::string key =
-        fmt::format("{} {}/{}:{} {} {}", pool.name, pool.kubernetes_namespace,
-                    pool.kubernetes_service, pool.kubernetes_port, api.api, api.token_file);
-    if (const auto known = services.find(key); known != services.end()) {
-      wanted.insert(services.extract(known));
-      continue;
-    }
-    wanted[key] = std::make_unique<KubernetesSource>(
-        KubernetesSource::Options{
-            .api = {.api = api.api, .token_file = api.token_file, .trust = kubernetes_trust_},
-            .name_space = pool.kubernetes_namespace,
-            .service = pool.kubernetes_service,
-            .target = {.pool = pool.name, .port = pool.kubernetes_port},
-            .changed = [this] { set_members(); }},
-        log_);
-  }
-  std::lock_guard lock(services_mutex_);
-  services_ = std::move(wanted);
-}
-
-// But for those that stand where no worker may (GW-04), which the log names once.
-std::vector<WorkerConfig> Gateway::found(const GatewayConfig& config) {
-  constexpr size_t kRefusedMax = 1024;
-  std::vector<WorkerConfig> all = dns_.found();
-  {
-    std::lock_guard lock(services_mutex_);
-    for (const auto& [key, service] : services_) {
-      for (WorkerConfig& one : service->found()) all.push_back(std::move(one));
-    }
-  }
-  // What an operator's own name leads to is meant, unless he says where workers stand.
-  const size_t named = config.allowed_cidrs.empty() ? all.size() : 0;
-  if (etcd_ != nullptr) {
-    for (WorkerConfig& one : etcd_->found()) all.push_back(std::move(one));
-  }
-  const auto is_refused = [&](const WorkerConfig& one) {
-    if (may_be_worker(one.host, config.allowed_cidrs)) return false;
-    if (refused_.size() < kRefusedMax && refused_.insert(one.host).second) {
-      log_.warning(
-          fmt::format("a worker at {} is refused: workers may stand in 'allowed_cidrs', or "
-                      "without these in private networks",
-                      one.host));
-    }
-    return true;
-  };
-  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(named);
-  all.erase(std::remove_if(begin, all.end(), is_refused), all.end());
-  return all;
-}
-
-void Gateway::set_members() {
-  std::lock_guard lock(members_mutex_);
-  const Config settings = config();
-  std::vector<WorkerConfig> workers = settings->config.workers;
-  workers.insert(workers.end(), launched_.begin(), launched_.end());
-  for (WorkerConfig& found : this->found(settings->config)) {
-    const bool is_known = std::ranges::any_of(workers, [&](const WorkerConfig& other) {
-      return other.host == found.host && other.port == found.port;
-    });
-    if (!is_known) workers.push_back(std::move(found));
-  }
-  fleet_.set_members(settings->config.pools, workers, settings->config.zones);
 }
 
 Gateway::Config Gateway::config() const {
@@ -388,21 +323,21 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const GatewayConfig& config = settings->config;
   const std::optional<std::string> id = asked_by_id(request);
   const auto home = id ? home_of(*id) : std::nullopt;
-  const Asker asker = Asker::of(config, *caller.principal);
+  const ForRegion from = for_region(request.headers, caller);
+  Asker asker = Asker::of(config, *caller.principal);
+  const Result<std::string> region = region_asked(config, asker, request.headers, from);
+  if (!region.ok()) return refuse(region_not_allowed(region.error()));
+  asker.region = *region;
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
   if (!routed && id) routed = route_by_id(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(no_worker_in_region());
-  if (is_list_of_workers_own(request) && fleet_.supply(routed->pool->name).ready > 1) {
-    return refuse(lists_are_workers_own());
-  }
   // What starts no replica is none of the demand either, wherever one is there to answer it.
   const bool wakes = wakes_a_replica(request);
-  if (!wakes && gate_of(routed->pool->name) && fleet_.supply(routed->pool->name).ready == 0) {
-    return refuse(no_replica_for_this());
-  }
+  if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
+  const bool stays_here = from.comes || rpc::is_grpc_method(request.path);
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_mistake(config, request)) {
@@ -412,13 +347,15 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
                      .model = std::move(routed->model),
-                     .region = region_of(config, asker),
+                     .region = *region,
+                     .stays_here = stays_here,
                      .request_id = request_id,
                      .principal = weighted(config, asker, *caller.principal),
                      .seed = draw(),
                      .created_ms = clock_.unix_ms(),
                      .received_ns = received_ns,
                      .arm = std::move(routed->arm),
+                     .rollout = std::move(routed->rollout),
                      .served = counters_.served.find(pool->name, pool->models.front())});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
@@ -443,6 +380,15 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                        offer_shadow(settings->config, shadow, *relayed);
                        Relay::start(std::move(*relayed), exchange, services(settings->config));
                      });
+}
+
+std::optional<api::ApiError> Gateway::unanswerable(const net::HttpRequest& request,
+                                                   const std::string& pool, bool wakes) const {
+  if (is_list_of_workers_own(request) && fleet_.supply(pool).ready > 1) {
+    return lists_are_workers_own();
+  }
+  if (!wakes && gate_of(pool) && fleet_.supply(pool).ready == 0) return no_replica_for_this();
+  return std::nullopt;
 }
 
 Relay::Services Gateway::services(const GatewayConfig& config) {
@@ -483,12 +429,14 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   if (is_split && known->sticky == Sticky::kSession) session = asked_session(request);
   if (is_split && known->sticky == Sticky::kUser) user = asked_user(request);
   const std::string home_pool = home ? home->pool : std::string();
-  const RouteKey key{.model = model,
-                     .asker = asker,
-                     .session = session,
-                     .user = user,
-                     .home = home_pool,
-                     .draw = draw()};
+  RouteKey key{.model = model,
+               .asker = asker,
+               .session = session,
+               .user = user,
+               .home = home_pool,
+               .draw = draw()};
+  const Rollouts::Draw rollout = draw_rollout(known, key);
+  key.rollout = rollout.share;
   const auto choice = choose_route(config, key);
   if (!choice) return route_adapter(config, std::move(model), asker);
   if (choice->pool == nullptr) return Routed{};
@@ -496,6 +444,7 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   Routed routed{.pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
   if (choice->arm == nullptr) return routed;
   routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
+  routed.rollout = begin_rollout(*choice, rollout);
   if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;
   if (home) return routed;
   for (const PoolConfig& pool : config.pools) {
@@ -588,6 +537,7 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
   if (request.path == "/health/live") return net::json_response(R"({"status":"ok"})");
   if (is_open(request.path)) return health();
+  if (auto summary = region_summary(request, asker)) return summary;
   if (request.path == "/api/tags") return net::json_response(ollama_tags(models(asker)));
   if (request.path == kModels) return net::json_response(api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
@@ -709,14 +659,6 @@ std::vector<autoscaler::GatewayReport> Gateway::demand(std::string_view pool) co
   return {gate->report(name_)};
 }
 
-void Gateway::set_launched(std::vector<WorkerConfig> workers) {
-  {
-    std::lock_guard lock(members_mutex_);
-    launched_ = std::move(workers);
-  }
-  set_members();
-}
-
 void Gateway::set_draining(std::string_view host, int port, bool draining) {
   const std::string address = net::format_host_port(host, port);
   for (const Fleet::Row& row : fleet_.rows()) {
@@ -760,10 +702,15 @@ void Gateway::handle_admin(const net::HttpRequest& request,
   if (request.method == "GET" && request.path == "/v1/routes") {
     return exchange->send(net::json_response(routes_body()));
   }
+  if (request.method == "GET" && request.path == "/v1/regions") {
+    return exchange->send(net::json_response(regions_body()));
+  }
   if (request.method == "GET" && request.path == "/debug/ledger") {
     return exchange->send(net::json_response(ledger_body()));
   }
-  if (request.path == "/v1/reset_prefix_cache") return erase_beside(request, exchange, fleet_);
+  if (is_rollout_path(request.path)) return exchange->send(rollout_answer(request, rollouts_));
+  const bool erases = request.path == "/v1/reset_prefix_cache" || request.path == kEraseTenant;
+  if (erases) return erase_beside(request, exchange, fleet_);
   std::vector<HeldPool> held;
   for (const auto& [pool, gate] : gates()) held.push_back({.pool = pool, .counts = gate->counts()});
   exchange->send(admin_answer(request, {.fleet = fleet_,
@@ -775,6 +722,7 @@ void Gateway::handle_admin(const net::HttpRequest& request,
                                         .now_ns = clock_.now_ns(),
                                         .limit_shares = limit_shares_.get(),
                                         .arms = arms_,
+                                        .rollouts = rollouts_,
                                         .shadow = shadow_.counts(),
                                         .held = held,
                                         .more_metrics = more_metrics}));

@@ -33,9 +33,12 @@
 #include "gateway/pool_gate.h"
 #include "gateway/prompt_namer.h"
 #include "gateway/quarantine.h"
+#include "gateway/region_watch.h"
 #include "gateway/relay.h"
 #include "gateway/relay_counters.h"
 #include "gateway/retry_budget.h"
+#include "gateway/rollout_shares.h"
+#include "gateway/rollouts.h"
 #include "gateway/route_table.h"
 #include "gateway/shadow_traffic.h"
 #include "net/http_client.h"
@@ -99,6 +102,7 @@ class Gateway {
   bool has_routes() const;
   // The configuration that is in force, with all that its file leaves out (config_text.h).
   std::string effective_config() const;
+  Rollouts& rollouts() { return rollouts_; }
   // False: no worker has that name.
   bool command(std::string_view worker, Fleet::Command command);
 
@@ -170,6 +174,24 @@ class Gateway {
   std::optional<net::HttpResponse> own_answer(const net::HttpRequest& request,
                                               const Asker& asker) const;
   net::HttpResponse health() const;
+  // Between regions (gateway_regions.cc). GET /v1/regions/summary, for other regions' gateways;
+  // none: it is no such request, or none that may be answered.
+  std::optional<net::HttpResponse> region_summary(const net::HttpRequest& request,
+                                                  const Asker& asker) const;
+  // Whether another region's gateway asks, whose tenant the caller is then.
+  struct ForRegion {
+    bool comes = false;
+    std::string stays_in;  // the region that it may not leave; empty: any
+  };
+  static ForRegion for_region(const net::HttpHeaders& headers, Caller& caller);
+  // The region that the request stays in, by its key, its tenant and its header; empty: any. Error:
+  // what it asks for is not for it.
+  static Result<std::string> region_asked(const GatewayConfig& config, const Asker& asker,
+                                          const net::HttpHeaders& headers, const ForRegion& from);
+  std::string regions_body() const;
+  // Which no worker of the pool could answer; none: one may.
+  std::optional<api::ApiError> unanswerable(const net::HttpRequest& request,
+                                            const std::string& pool, bool wakes) const;
   std::vector<api::ModelCard> models(const Asker& asker) const;
   // As its list has it: a worker may have models that the asker is not to know of.
   net::HttpResponse model_answer(const net::HttpRequest& request, const Asker& asker) const;
@@ -184,13 +206,19 @@ class Gateway {
     std::string model;
     bool is_adapter = false;  // it is the name of one
     std::shared_ptr<ArmFigures> arm = {};
-    const ShadowConfig* shadow = nullptr;       // that gets a copy; null: none does
-    std::vector<std::string> other_pools = {};  // that may have made the response it speaks of
-    std::vector<std::string> fallback = {};     // that are asked where its own takes nothing more
+    std::unique_ptr<RolloutTicket> rollout = {};  // null: no roll-out counts it
+    const ShadowConfig* shadow = nullptr;         // that gets a copy; null: none does
+    std::vector<std::string> other_pools = {};    // that may have made the response it speaks of
+    std::vector<std::string> fallback = {};       // that are asked where its own takes nothing more
   };
   using Home = std::optional<IdHomes::Home>;
   std::optional<Routed> route(const GatewayConfig& config, const net::HttpRequest& request,
                               std::string model, const Asker& asker, const Home& home);
+  // The arm of a route that is rolled out (gateway_rollouts.cc): of another route nothing.
+  Rollouts::Draw draw_rollout(const RouteConfig* route, const RouteKey& key);
+  std::unique_ptr<RolloutTicket> begin_rollout(const RouteChoice& choice,
+                                               const Rollouts::Draw& draw);
+  bool serves(std::string_view pool) const;
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,
                                       const Asker& asker) const;
   // A copy of the request to the route's shadow, if it has one.
@@ -256,6 +284,11 @@ class Gateway {
   std::atomic<bool> ends_ = false;
   ArmTable arms_;
   Fleet fleet_;
+  RegionWatch region_watch_;
+  mutable std::mutex region_mutex_;
+  mutable std::string region_own_;                   // guarded by region_mutex_, as the next
+  mutable std::unique_ptr<RegionBook> region_book_;  // null: nobody has asked yet
+  Rollouts rollouts_;
   net::HttpClient client_;  // behind what its callbacks work with, as the next
   PromptNamer namer_;
   const std::function<void()> on_demand_;
@@ -263,7 +296,8 @@ class Gateway {
   std::vector<WorkerConfig> launched_;  // guarded by that one
   std::set<std::string> refused_;       // addresses, as they stand in the log; guarded by that one
   DnsSource dns_;
-  std::unique_ptr<EtcdSource> etcd_;           // null: there is no registry
+  std::unique_ptr<EtcdSource> etcd_;               // null: there is no registry
+  std::unique_ptr<RolloutShares> rollout_shares_;  // null: there is no registry
   std::unique_ptr<LimitShares> limit_shares_;  // of limits, over all gateways; null: this one's own
   std::mutex services_mutex_;
   // By what they are made of; guarded by services_mutex_.

@@ -30,6 +30,14 @@ api::ApiError no_worker_in_region() {
           .retry_after_s = 1};
 }
 
+api::ApiError region_not_allowed(const Error& why) {
+  return {.status = 403,
+          .message = why.message,
+          .type = "permission_error",
+          .param = why.field,
+          .code = "region_not_allowed"};
+}
+
 api::ApiError lists_are_workers_own() {
   return {
       .status = 501,

@@ -9,6 +9,8 @@ namespace pelton::gateway {
 api::ApiError loop_detected();
 // TN-14: whose region has no pool is sent to no other one.
 api::ApiError no_worker_in_region();
+// 403: who asks may not have it there.
+api::ApiError region_not_allowed(const Error& why);
 api::ApiError no_replica_for_this();
 api::ApiError lists_are_workers_own();
 

@@ -62,7 +62,9 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
   const Result<std::string> readable = asked_model(asked);
   if (!readable.ok()) return error_answer("/", api::api_error(readable.error()), "");
   const std::string& model = *readable;
-  const auto choice = choose_route(settings->config, {.model = model, .draw = draw()});
+  RouteKey key{.model = model, .draw = draw()};
+  key.rollout = draw_rollout(find_route(settings->config, model, {}), key).share;
+  const auto choice = choose_route(settings->config, key);
   const auto adapter = choice ? std::nullopt : route_adapter(settings->config, model, {});
   const PoolConfig* pool = choice ? choice->pool : adapter ? adapter->pool : nullptr;
   if (pool == nullptr) return error_answer("/", api::model_not_found(model), "");

@@ -53,9 +53,22 @@ void write_route(base::JsonWriter& w, const RouteConfig& route) {
   w.key("sticky").string(sticky_name(route.sticky)).key("arms").begin_array();
   for (const RouteArm& arm : route.arms) {
     w.begin_object().key("arm").string(arm.name).key("pool").string(arm.pool);
-    w.key("weight").number(arm.weight).end_object();
+    w.key("weight");
+    // Its share is its roll-out's.
+    if (route.is_rolled_out(arm)) {
+      w.null();
+    } else {
+      w.number(arm.weight);
+    }
+    w.end_object();
   }
-  w.end_array().key("shadow");
+  w.end_array().key("rollout");
+  if (route.rollout) {
+    w.string(route.rollout->name);
+  } else {
+    w.null();
+  }
+  w.key("shadow");
   if (route.shadow) {
     w.begin_object().key("pool").string(route.shadow->pool);
     w.key("share").number(route.shadow->share).end_object();
@@ -182,6 +195,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
   retry_budget_.set_share(this->config()->config.retry_budget);
   watch_services(this->config()->config);
   set_members();
+  rollouts_.set(this->config()->config);
   dns_.set_pools(this->config()->config.pools, this->config()->config.dns_server);
   ++counters_.reloads;
   return kept;

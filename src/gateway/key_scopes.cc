@@ -28,6 +28,12 @@ std::string read_word(std::string_view word, KeyScope& scope, bool& is_said) {
     scope.may_explain = true;
     return "";
   }
+  if (word == "gateway") {
+    is_said = true;
+    if (scope.is_gateway) return "'gateway' is said twice";
+    scope.is_gateway = true;
+    return "";
+  }
   if (word == "role=admin") {  // another role is refused by access::ApiKeys
     is_said = scope.is_operator = true;
     return "";

@@ -18,6 +18,8 @@ struct KeyScope {
   std::string pool;                 // its requests go to no other one
   std::string region;               // nor to workers of another region
   bool may_explain = false;         // hears of workers and costs (x-pelton-explain)
+  bool is_gateway = false;          // of another region: may ask for other tenants, and sees
+                                    // what models there are (region_summary.h)
   bool is_operator = false;         // commands the fleet from the console
 
   bool operator==(const KeyScope&) const = default;

@@ -127,7 +127,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .request_id = request_.request_id,
                               .may_split = !begun() && !request_.is_copy,
                               .source = split_source(),
-                              .may_stay = decides_late_});
+                              .may_stay = decides_late_,
+                              .stays_here = request_.stays_here});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -270,6 +271,7 @@ void Relay::change_pool(std::string pool) {
 // one. Whoever has begun an answer ends it.
 bool Relay::fall_back() {
   if (begun() || request_.gate || request_.fallback.empty()) return false;
+  left_arm_ = arm_failed_ = true;
   change_pool(std::move(request_.fallback.front()));
   request_.fallback.erase(request_.fallback.begin());
   tried_.clear();
@@ -628,6 +630,7 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
                         failure == Failure::kUnreadable || failure == Failure::kSilent;
   services_.fleet.note_outcome(assignment_,
                                is_fault ? Fleet::Outcome::kFailed : Fleet::Outcome::kNeither);
+  arm_failed_ = arm_failed_ || ((is_fault || failure == Failure::kDown) && !left_arm_);
   services_.log.info(fmt::format("request {} attempt {} at worker {}:{} is over: {}",
                                  request_.request_id, attempt_, assignment_.host, assignment_.port,
                                  why));

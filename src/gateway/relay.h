@@ -30,6 +30,7 @@
 #include "gateway/relay_counters.h"
 #include "gateway/request_log.h"
 #include "gateway/retry_budget.h"
+#include "gateway/rollouts.h"
 #include "gateway/said_tokens.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
@@ -62,6 +63,8 @@ class Relay final : public WorkerListener,
     std::string pool;
     std::string model;   // empty: none is named
     std::string region;  // that it stays in; empty: any
+    // It has come from another region's gateway, and goes to none.
+    bool stays_here = false;
     RoutedPrompt prompt;
     std::string request_id;
     access::Principal principal;
@@ -83,8 +86,9 @@ class Relay final : public WorkerListener,
     std::vector<std::string> fallback = {};  // pools that are asked where its own takes no more
     bool is_copy =
         false;  // of a client's, whose answer nobody gets: one attempt, behind all others
-    std::shared_ptr<ArmFigures> arm = {};     // of the route that has it; null: none does
-    std::shared_ptr<PoolServed> served = {};  // of its pool; null: it is not counted there
+    std::shared_ptr<ArmFigures> arm = {};         // of the route that has it; null: none does
+    std::unique_ptr<RolloutTicket> rollout = {};  // of that route; null: none counts it
+    std::shared_ptr<PoolServed> served = {};      // of its pool; null: it is not counted there
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -210,6 +214,7 @@ class Relay final : public WorkerListener,
   void note_said(int64_t now_ns);
   void note_over(ArmFigures::Outcome outcome, int status);  // 0: its client has heard none
   void change_pool(std::string pool);
+  void note_rollout(ArmFigures::Outcome outcome, int64_t tokens);
   void record_request(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);
   static GatewayFigures::Retry retry_of(Failure failure);
@@ -291,6 +296,8 @@ class Relay final : public WorkerListener,
   int64_t events_ = 0;                        // of the Responses API's: the next one's number
   std::string response_id_;  // of the response that is being made; empty: none is, or not yet
   bool over_ = false;
+  bool arm_failed_ = false;  // an attempt at its arm's pool did, or none could be made there
+  bool left_arm_ = false;    // another pool answers in its stead
 
   // The worker that computes what has been said, so that the answer may go on there.
   struct WarmUp {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "gateway/gateway_figures.h"
+#include "gateway/region_ledger.h"
 #include "gateway/served_figures.h"
 
 namespace pelton::gateway {
@@ -34,6 +35,7 @@ struct SplitCounters {
 struct RelayCounters {
   GatewayFigures figures;
   ServedFigures served;
+  RegionLedger regions;
   std::atomic<int64_t> answered{0};     // wholly, whatever their status
   std::atomic<int64_t> fallbacks{0};    // sent to another pool of their route
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped

@@ -34,6 +34,12 @@ void Relay::begin_foreign() {
     if (stream_) stream_->go_on();
     return;
   }
+  if (assignment_.kind == WorkerKind::kRegion) {
+    stream_.reset();
+    return services_.counters.regions.note(
+        assignment_.region, request_.principal.tenant,
+        {.requests = 1, .bytes_out = std::ssize(request_.http.body)});
+  }
   stream_ = ForeignStream::of(request_.http, assignment_.kind, assignment_.abilities);
 }
 
@@ -62,6 +68,11 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
                      .connect_time_max = kConnectTime,
                      .quiet_time_max = kQuietTime};
   call.headers.add("x-request-id", request_.request_id);
+  if (assignment.kind == WorkerKind::kRegion) {
+    call.headers.add(std::string(kRegionTenantHeader), request_.principal.tenant);
+    if (!request_.region.empty())
+      call.headers.add(std::string(kRegionStaysHeader), request_.region);
+  }
   if (!assignment.api_key.empty()) {
     call.headers.add("Authorization", "Bearer " + assignment.api_key);
   }
@@ -75,6 +86,10 @@ void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& hea
 }
 
 void Relay::on_foreign_bytes(const std::string& bytes) {
+  if (assignment_.kind == WorkerKind::kRegion) {
+    services_.counters.regions.note(assignment_.region, request_.principal.tenant,
+                                    {.bytes_in = std::ssize(bytes)});
+  }
   const Result<std::string> events = foreign_->push(bytes);
   if (!events.ok()) return end_attempt(Failure::kUnreadable, events.error().message);
   if (!events->empty()) {

@@ -49,10 +49,15 @@ bool is_in_reach(const GatewayConfig& config, const Asker& asker, const PoolConf
   const TenantConfig* rules = tenant_of(config, asker.tenant);
   const std::string of_tenant = rules == nullptr ? std::string() : rules->region;
   const std::string of_key = asker.scope == nullptr ? std::string() : asker.scope->region;
+  const std::string narrowed(asker.region);
+  // Its gateway there stands for a worker of each pool.
+  const auto is_there = [&](const std::string& region) {
+    return is_or_any(region, pool.region) || config.regions.has(region);
+  };
   if (pool.region == PoolConfig::kRegionOfWorker) {
     return is_or_any(of_tenant, of_key) || of_key.empty();
   }
-  return is_or_any(of_tenant, pool.region) && is_or_any(of_key, pool.region);
+  return is_there(of_tenant) && is_there(of_key) && is_there(narrowed);
 }
 
 bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
@@ -85,22 +90,46 @@ bool is_shadowed(const GatewayConfig& config, const RouteConfig& route, const Ro
   return unit_of(key_hash(route, key), purpose) < route.shadow->share;
 }
 
+// Of a route, for one request.
+struct DrawnArm {
+  const RouteArm* arm = nullptr;
+  bool is_drawn = false;
+};
+
+// The weight of the arm that is rolled out, beside others of which `others` is the sum.
+double rolled_out_weight(const RolloutShare& rollout, double others) {
+  if (rollout.share >= 1) return INFINITY;
+  const bool is_elsewhere = rollout.pin == RolloutShare::Pin::kOthers;
+  if (rollout.share <= 0 || is_elsewhere) return 0;
+  if (rollout.pin == RolloutShare::Pin::kCandidate) return INFINITY;
+  return others * rollout.share / (1 - rollout.share);
+}
+
 // Of those that the asker may be sent to.
-const RouteArm* arm_of(const GatewayConfig& config, const RouteConfig& route, const RouteKey& key) {
-  const auto is_its = [&](const RouteArm& arm) {
-    const PoolConfig* pool = pool_named(config, arm.pool);
-    return pool != nullptr && may_use(config, key.asker, *pool, key.model);
-  };
-  const uint64_t hash = key_hash(route, key);
-  const RouteArm* best = nullptr;
-  double best_score = 0;
+DrawnArm arm_of(const GatewayConfig& config, const RouteConfig& route, const RouteKey& key) {
+  std::vector<const RouteArm*> its;
+  double others = 0;
+  const RouteArm* candidate = nullptr;
   for (const RouteArm& arm : route.arms) {
-    if (!is_its(arm)) continue;
-    if (!key.home.empty() && arm.pool == key.home) return &arm;
-    if (arm.weight == 0) continue;
-    const double score = -arm.weight / std::log(unit_of(hash, route.model + "\n" + arm.name));
-    if (best == nullptr || score > best_score) {
-      best = &arm;
+    const PoolConfig* pool = pool_named(config, arm.pool);
+    if (pool == nullptr || !may_use(config, key.asker, *pool, key.model)) continue;
+    if (!key.home.empty() && arm.pool == key.home) return {.arm = &arm};
+    its.push_back(&arm);
+    if (route.is_rolled_out(arm)) {
+      candidate = &arm;
+    } else {
+      others += arm.weight;
+    }
+  }
+  const uint64_t hash = key_hash(route, key);
+  DrawnArm best{.is_drawn = candidate != nullptr && others > 0};
+  double best_score = 0;
+  for (const RouteArm* arm : its) {
+    const double weight = arm == candidate ? rolled_out_weight(key.rollout, others) : arm->weight;
+    if (weight == 0) continue;
+    const double score = -weight / std::log(unit_of(hash, route.model + "\n" + arm->name));
+    if (best.arm == nullptr || score > best_score) {
+      best.arm = arm;
       best_score = score;
     }
   }
@@ -115,6 +144,7 @@ bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& 
 }
 
 std::string region_of(const GatewayConfig& config, const Asker& asker) {
+  if (!asker.region.empty()) return std::string(asker.region);
   if (asker.scope != nullptr && !asker.scope->region.empty()) return asker.scope->region;
   const TenantConfig* rules = tenant_of(config, asker.tenant);
   return rules == nullptr ? std::string() : rules->region;
@@ -150,7 +180,8 @@ bool is_for_clients(const GatewayConfig& config, const PoolConfig& pool) {
   for (const RouteConfig& route : config.routes) {
     is_shadow = is_shadow || (route.shadow && route.shadow->pool == pool.name);
     const auto arm = std::ranges::find(route.arms, pool.name, &RouteArm::pool);
-    if (arm != route.arms.end() && arm->weight > 0) return true;
+    const bool has_some = arm != route.arms.end() && (arm->weight > 0 || route.is_rolled_out(*arm));
+    if (has_some) return true;
   }
   const auto is_routed = [&](const std::string& model) {
     return std::ranges::find(config.routes, model, &RouteConfig::model) != config.routes.end();
@@ -181,11 +212,12 @@ std::optional<RouteChoice> choose_route(const GatewayConfig& config, const Route
     return RouteChoice{.pool = &config.pools.front()};
   }
   if (const RouteConfig* route = find_route(config, key.model, key.asker)) {
-    if (const RouteArm* arm = arm_of(config, *route, key)) {
-      return RouteChoice{.pool = pool_named(config, arm->pool),
+    if (const DrawnArm drawn = arm_of(config, *route, key); drawn.arm != nullptr) {
+      return RouteChoice{.pool = pool_named(config, drawn.arm->pool),
                          .route = route,
-                         .arm = arm,
-                         .is_shadowed = is_shadowed(config, *route, key)};
+                         .arm = drawn.arm,
+                         .is_shadowed = is_shadowed(config, *route, key),
+                         .is_drawn = drawn.is_drawn};
     }
     const bool is_known = std::ranges::any_of(route->arms, [&](const RouteArm& arm) {
       const PoolConfig* pool = pool_named(config, arm.pool);

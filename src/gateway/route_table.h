@@ -4,7 +4,8 @@
 // -weight / ln(u), u in (0, 1) being a hash of the sticky key and the arm, and the highest one has
 // the request. So shares are as the weights, one key stays with its arm, and a weight that changes
 // moves only as many keys as it must. Which keys' requests are copied to a route's shadow is drawn
-// likewise, of the same key.
+// likewise, of the same key. The arm of a roll-out has the weight that makes its share, so that a
+// step moves conversations to it only, and one back none but its own.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ namespace pelton::gateway {
 struct Asker {
   std::string_view tenant;
   const KeyScope* scope = nullptr;  // null: nothing does
+  std::string_view region = {};     // that its request is narrowed to; empty: to none
 
   static Asker of(const GatewayConfig& config, const access::Principal& principal) {
     const KeyScopes* scopes = config.key_scopes.get();
@@ -36,6 +38,13 @@ std::string region_of(const GatewayConfig& config, const Asker& asker);
 // Its tenant's share beside others, if the configuration says one; 0: it does not.
 double weight_of(const GatewayConfig& config, const Asker& asker);
 
+// What a roll-out's arm has of the conversations of its route, and which arm this one had before.
+struct RolloutShare {
+  enum class Pin { kNone, kCandidate, kOthers };
+  double share = 0;  // 0 to 1
+  Pin pin = Pin::kNone;
+};
+
 struct RouteKey {
   std::string_view model;  // empty: none is named
   Asker asker;
@@ -43,6 +52,8 @@ struct RouteKey {
   std::string_view user;     // whom its client asks for; empty: nobody is named
   std::string_view home;     // a pool: it has what the request goes on from; empty: none has
   uint64_t draw = 0;         // of the request
+  // Of a route with a roll-out; else nothing.
+  RolloutShare rollout = {};
 };
 
 struct RouteChoice {
@@ -51,6 +62,8 @@ struct RouteChoice {
   const RouteConfig* route = nullptr;  // null: no route has it, as the next
   const RouteArm* arm = nullptr;
   bool is_shadowed = false;  // a copy goes to the route's shadow
+  // Of a route with a roll-out: its arm was drawn, and it might have been either side's.
+  bool is_drawn = false;
 };
 
 // The route that has requests for this model; null: none.

@@ -53,6 +53,51 @@ TEST(RouteTable, SharesOfManyArmsAreAsTheWeights) {
   }
 }
 
+// A roll-out: shares as it says, and a step moves conversations to its arm only.
+TEST(RouteTable, AnArmThatIsRolledOutHasItsShareAndTakesFromOthersOnly) {
+  GatewayConfig config = split(40);
+  config.pools.push_back({.name = "next", .models = {"m"}});
+  config.routes.front().arms.push_back({.pool = "next", .name = "c"});
+  config.routes.front().rollout = RolloutPlan{.name = "v2", .arm = "c"};
+  constexpr int kConversations = 40'000;
+  std::map<std::string, std::string> before;
+  for (const double share : {0.0, 0.01, 0.05, 0.25, 1.0}) {
+    std::map<std::string, int> counts;
+    for (int i = 0; i < kConversations; ++i) {
+      const std::string session = "conversation " + std::to_string(i);
+      RouteKey key{.model = "m", .session = session};
+      key.rollout.share = share;
+      const std::string arm = arm_of(config, key);
+      std::string& had = before[session];
+      EXPECT_TRUE(had.empty() || arm == had || arm == "c") << had << " " << arm;
+      had = arm;
+      ++counts[arm];
+    }
+    EXPECT_NEAR(counts["c"], kConversations * share, kConversations * 0.005);
+    EXPECT_NEAR(counts["a"], kConversations * 0.6 * (1 - share), kConversations * 0.01);
+  }
+}
+
+TEST(RouteTable, AConversationStaysWithItsSideOfARollout) {
+  GatewayConfig config = split(0);
+  config.routes.front().rollout = RolloutPlan{.name = "v2", .arm = "b"};
+  using Pin = RolloutShare::Pin;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const auto with = [&](double share, Pin pin) {
+      RouteKey key{.model = "m", .draw = i};
+      key.rollout = {.share = share, .pin = pin};
+      return arm_of(config, key);
+    };
+    EXPECT_EQ(with(0.9, Pin::kOthers), "a");
+    EXPECT_EQ(with(0.01, Pin::kCandidate), "b");
+    EXPECT_EQ(with(0, Pin::kCandidate), "a") << "it has been taken back";
+    EXPECT_EQ(with(1, Pin::kOthers), "b") << "the other arm gets nothing more";
+  }
+  RouteKey key{.model = "m", .home = "new"};
+  EXPECT_EQ(arm_of(config, key), "b") << "where the response is that it goes on from";
+  EXPECT_FALSE(choose_route(config, key)->is_drawn);
+}
+
 TEST(RouteTable, AUserStaysAndSoDoesWhoGoesOnFromAResponse) {
   GatewayConfig config = split(50);
   config.routes.front().sticky = RouteConfig::Sticky::kUser;

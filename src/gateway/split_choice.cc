@@ -69,9 +69,11 @@ std::vector<SplitPair> pairs_of(const SplitRequest& request, const SplitSides& s
   for (const size_t p : prefills) {
     for (const size_t d : decodes) {
       if (p == d || sides.exchange[p] == 0 || sides.exchange[p] != sides.exchange[d]) continue;
+      SplitRequest between = request;
+      if (sides.fetch_token_s) between.fetch_token_s = sides.fetch_token_s(p, d);
       pairs.push_back({.prefill = p,
                        .decode = d,
-                       .terms = cost_of(request, sides.prefill[p], sides.decode[d])});
+                       .terms = cost_of(between, sides.prefill[p], sides.decode[d])});
     }
   }
   return pairs;

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -49,6 +50,8 @@ struct SplitSides {
   std::span<const CostCandidate> prefill;
   std::span<const CostCandidate> decode;
   std::span<const uint32_t> exchange;
+  // For each token that a d fetches from a p; unset: the request's, between all.
+  std::function<std::optional<double>(size_t p, size_t d)> fetch_token_s = {};
 };
 
 struct SplitPair {

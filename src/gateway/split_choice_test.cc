@@ -71,6 +71,29 @@ TEST(SplitChoice, AnAnswerLeavesWherePromptsWait) {
   EXPECT_FALSE(is_left(asked(8001, 1), here, worker(0))) << "nothing is left to say";
 }
 
+// Workers alike: the pair whose link is quick.
+TEST(SplitChoice, APairIsPricedByItsLink) {
+  std::vector<CostCandidate> all(4, worker(2));
+  std::vector<CostCandidate> prefill = all;
+  std::vector<CostCandidate> decode = all;
+  prefill[2].usable = prefill[3].usable = decode[0].usable = decode[1].usable = false;
+  const std::vector<uint32_t> exchange = {1, 1, 1, 1};
+  for (uint64_t draw = 0; draw < 20; ++draw) {
+    const auto pair =
+        choose_pair(asked(8001, 101),
+                    {.prefill = prefill,
+                     .decode = decode,
+                     .exchange = exchange,
+                     .fetch_token_s = [](size_t p, size_t d) -> std::optional<double> {
+                       return p == 1 && d == 2 ? 1e-6 : 5e-4;
+                     }},
+                    draw);
+    ASSERT_TRUE(pair);
+    EXPECT_EQ(pair->prefill, 1u);
+    EXPECT_EQ(pair->decode, 2u);
+  }
+}
+
 TEST(SplitChoice, OnlyThoseThatExchangeArePaired) {
   const std::vector<CostCandidate> all = {worker(0), worker(2), worker(4)};
   const auto chosen = [&](const std::vector<uint32_t>& exchange) {

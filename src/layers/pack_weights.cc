@@ -379,6 +379,7 @@ std::string_view name_of(MatrixWeights weights) {
 }
 
 bool can_be_packed(const ModelConfig& config) {
+  if (config.label_count > 0) return false;
   if (config.has_experts()) return config.family->expert_files == families::ExpertFiles::kMxfp4;
   return !config.is_latent() && config.quantization == families::WeightQuantization::kNone;
 }
@@ -395,8 +396,8 @@ Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& optio
   if (!can_be_packed(checkpoint)) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("{}: is a {}; models with MXFP4 experts are packed, and dense ones of "
-                             "safetensors in Hugging Face's layout, without latent attention and "
-                             "not quantized",
+                             "safetensors in Hugging Face's layout, without latent attention or "
+                             "a classification head, and not quantized",
                              checkpoint.folder(), checkpoint.config().architecture)};
   }
   Packer packer(checkpoint, options);

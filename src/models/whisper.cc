@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -256,6 +257,7 @@ std::vector<float> Whisper::encode(std::span<const float> mel) {
   std::vector<float> blocks(static_cast<size_t>(block_count(positions)) * 2 * kBlockTokens *
                             static_cast<size_t>(hidden));
   for (const EncoderLayer& layer : encoder_) {
+    if (between_) between_();
     attend(layer.self, x, positions, config_.encoder.heads,
            {.blocks = blocks, .key_count = positions});
     feed_forward(layer.mlp, x, positions);
@@ -279,6 +281,7 @@ WhisperWindow Whisper::window(std::span<const float> states) {
   const kernels::SequenceRows rows{
       .row_begin = 0, .row_count = positions, .start = 0, .blocks = block_ids_.data()};
   for (const DecoderLayer& layer : decoder_) {
+    if (between_) between_();
     kernels_.linear(qkv_.data(), states.data(), layer.cross.k, positions, Output::kOverwrite);
     kernels_.linear(qkv_.data() + count, states.data(), layer.cross.v, positions,
                     Output::kOverwrite);
@@ -291,6 +294,71 @@ WhisperWindow Whisper::window(std::span<const float> states) {
 }
 
 std::span<const float> Whisper::step(WhisperWindow& window, std::span<const TokenId> tokens) {
+  return run(window, tokens, {});
+}
+
+void Whisper::look(const std::vector<float>& blocks, int head, int tokens, int positions,
+                   float* weights) const {
+  const int hidden = config_.hidden_size;
+  const int head_size = hidden / config_.decoder.heads;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head_size));
+  const size_t block_floats = size_t{2} * kBlockTokens * static_cast<size_t>(hidden);
+  for (int t = 0; t < tokens; ++t) {
+    const float* const q = qkv_.data() + int64_t{t} * hidden + int64_t{head} * head_size;
+    float* const row = weights + int64_t{t} * positions;
+    float highest = -std::numeric_limits<float>::infinity();
+    for (int p = 0; p < positions; ++p) {
+      // Of each head: keys transposed (head_size, kBlockTokens), then values.
+      const float* const key =
+          blocks.data() + static_cast<size_t>(p / kBlockTokens) * block_floats +
+          size_t{2} * kBlockTokens * static_cast<size_t>(head * head_size) + p % kBlockTokens;
+      double sum = 0.0;
+      for (int d = 0; d < head_size; ++d) sum += double{q[d]} * key[d * kBlockTokens];
+      row[p] = static_cast<float>(sum * scale);
+      highest = std::max(highest, row[p]);
+    }
+    double all = 0.0;
+    for (int p = 0; p < positions; ++p) all += std::exp(double{row[p]} - highest);
+    for (int p = 0; p < positions; ++p) {
+      row[p] = static_cast<float>(std::exp(double{row[p]} - highest) / all);
+    }
+  }
+}
+
+Whisper::Looks Whisper::step_looking(WhisperWindow& window, std::span<const TokenId> tokens,
+                                     std::span<const WhisperConfig::Head> heads, int positions) {
+  CHECK(positions > 0 && positions <= config_.source_positions);
+  const size_t one = tokens.size() * static_cast<size_t>(positions);
+  Looks looks{.weights = std::vector<float>(heads.size() * one), .logits = {}};
+  looks.logits = run(window, tokens, [&](int layer) {
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i].layer != layer) continue;
+      look(window.cross_[static_cast<size_t>(layer)], heads[i].head,
+           static_cast<int>(tokens.size()), positions, looks.weights.data() + i * one);
+    }
+  });
+  return looks;
+}
+
+// Of a window: spectrogram and states with their taps, what a layer's passes put beside them, the
+// keys and values of all layers, a prompt's logits.
+int64_t Whisper::workspace_bytes() const {
+  const int64_t hidden = config_.hidden_size;
+  const int64_t frames = config_.frames();
+  const int64_t positions = config_.source_positions;
+  const int64_t taps =
+      frames * kTaps * config_.mel_bands + frames * hidden + positions * kTaps * hidden;
+  const int64_t states =
+      positions * (6 * hidden + std::max(config_.encoder.inner, config_.decoder.inner));
+  const int64_t blocks =
+      2 * hidden * (positions + config_.decoder.layers * (positions + config_.target_positions));
+  const int64_t logits = int64_t{config_.target_positions} * config_.vocab_size;
+  return static_cast<int64_t>(sizeof(float)) * (taps + states + blocks + logits);
+}
+
+std::span<const float> Whisper::run(WhisperWindow& window, std::span<const TokenId> tokens,
+                                    const std::function<void(int layer)>& after_cross) {
+  if (between_) between_();
   const int count = static_cast<int>(tokens.size());
   const int hidden = config_.hidden_size;
   CHECK(count > 0 && window.length_ + count <= config_.target_positions);
@@ -308,6 +376,7 @@ std::span<const float> Whisper::step(WhisperWindow& window, std::span<const Toke
     attend(layer.self, x, count, heads, {.blocks = window.self_[i], .start = window.length_});
     attend(layer.cross, x, count, heads,
            {.blocks = window.cross_[i], .key_count = config_.source_positions, .stored = false});
+    if (after_cross) after_cross(static_cast<int>(i));
     feed_forward(layer.mlp, x, count);
   }
   window.length_ += count;

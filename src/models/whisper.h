@@ -3,6 +3,7 @@
 // thread; weights stay mapped.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,6 +42,12 @@ class Whisper {
                                                kernels::Kernels& kernels);
 
   const WhisperConfig& config() const { return config_; }
+  // Of the files' tensors, mapped; and at most of everything that is allocated for a window.
+  int64_t weight_bytes() const { return file_.weight_bytes(); }
+  int64_t workspace_bytes() const;
+  // Called between the layers of an encoder's pass, which takes long, and before each step; may be
+  // empty. Others may use the threads meanwhile.
+  void set_between(std::function<void()> between) { between_ = std::move(between); }
 
   // mel: float (bands, frames()), as audio::LogMel gives it. Returns float (source_positions,
   // hidden), normed.
@@ -49,6 +56,14 @@ class Whisper {
 
   // Appends tokens: at most target_positions in all. float (tokens, vocab), until the next call.
   std::span<const float> step(WhisperWindow& window, std::span<const TokenId> tokens);
+  // The same, and how much of each token's look at the sound falls on each of its first `positions`
+  // states, by these heads: softmax over those, float (heads, tokens, positions).
+  struct Looks {
+    std::vector<float> weights;
+    std::span<const float> logits;
+  };
+  Looks step_looking(WhisperWindow& window, std::span<const TokenId> tokens,
+                     std::span<const WhisperConfig::Head> heads, int positions);
 
  private:
   struct Attention {
@@ -89,6 +104,11 @@ class Whisper {
     bool stored = true;
   };
   void attend(const Attention& part, std::vector<float>& x, int tokens, int heads, Keys keys);
+  // What one head of the queries in qkv_ sees of `blocks`: (tokens, positions).
+  void look(const std::vector<float>& blocks, int head, int tokens, int positions,
+            float* weights) const;
+  std::span<const float> run(WhisperWindow& window, std::span<const TokenId> tokens,
+                             const std::function<void(int layer)>& after_cross);
   void feed_forward(const Mlp& part, std::vector<float>& x, int tokens);
   kernels::KvLayer blocks_of(std::vector<float>& memory, int heads) const;
 
@@ -106,6 +126,7 @@ class Whisper {
   std::vector<DecoderLayer> decoder_;
   layers::LayerNorm decoder_norm_;
 
+  std::function<void()> between_;
   std::vector<int32_t> block_ids_;  // 0, 1, 2, ...
   std::vector<float> normed_, qkv_, mixed_, inner_, logits_;
 };

@@ -17,6 +17,7 @@ constexpr size_t kFileBytesMax = size_t{4} << 20;
 constexpr size_t kLanguagesMax = 256;
 constexpr size_t kSuppressedMax = 4096;
 constexpr int kPositionsMax = 1 << 14;
+constexpr size_t kAlignmentHeadsMax = 64;
 
 Result<WhisperConfig::Stack> read_stack(const ConfigFields& fields, const std::string& side) {
   WhisperConfig::Stack stack;
@@ -44,6 +45,34 @@ Result<void> read_tokens(const ConfigFields& fields, const char* key, int vocab,
           key, fmt::format("holds {}, which is no token of {}", families::shown(item), vocab));
     }
     if (item.as_integer() >= 0) to.push_back(static_cast<TokenId>(item.as_integer()));
+  }
+  return {};
+}
+
+// [[layer, head], ...]
+Result<void> read_alignment_heads(const ConfigFields& fields, WhisperConfig& config) {
+  const Json* list = fields.find("alignment_heads");
+  if (list == nullptr || list->is_null()) return {};
+  const auto inside = [](const Json& number, int end) {
+    return number.is_integer() && number.as_integer() >= 0 && number.as_integer() < end;
+  };
+  const bool is_list = list->is_array() && list->as_array().size() <= kAlignmentHeadsMax;
+  if (!is_list) {
+    return fields.bad("alignment_heads",
+                      fmt::format("must be a list of at most {}", kAlignmentHeadsMax));
+  }
+  for (const Json& pair : list->as_array()) {
+    const bool fits = pair.is_array() && pair.as_array().size() == 2 &&
+                      inside(pair.as_array()[0], config.decoder.layers) &&
+                      inside(pair.as_array()[1], config.decoder.heads);
+    if (!fits) {
+      return fields.bad(
+          "alignment_heads",
+          fmt::format("holds {}, which is no [layer, head] of {} and {}", families::shown(pair),
+                      config.decoder.layers, config.decoder.heads));
+    }
+    config.alignment_heads.push_back({.layer = static_cast<int>(pair.as_array()[0].as_integer()),
+                                      .head = static_cast<int>(pair.as_array()[1].as_integer())});
   }
   return {};
 }
@@ -101,6 +130,7 @@ Result<void> read_generation(const ConfigFields& fields, WhisperConfig& config) 
              fields.integer_or("max_initial_timestamp_index", 50, {0, 1500}));
   TRY(read_tokens(fields, "suppress_tokens", vocab, config.suppressed));
   TRY(read_tokens(fields, "begin_suppress_tokens", vocab, config.suppressed_first));
+  TRY(read_alignment_heads(fields, config));
   if (config.multilingual) {
     TRY(read_languages(fields, config));
     TRY(read_tasks(fields, config));

@@ -41,6 +41,14 @@ struct WhisperConfig {
   std::vector<TokenId> suppressed;        // never said
   std::vector<TokenId> suppressed_first;  // not as the first token
 
+  // Those of the decoder whose look at the sound follows the words, for their times; none: it is
+  // not said which.
+  struct Head {
+    int layer = 0;
+    int head = 0;
+  };
+  std::vector<Head> alignment_heads;
+
   int frames() const { return 2 * source_positions; }  // of a window's spectrogram
   // Of a language's token, or -1.
   TokenId language(std::string_view name) const;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/random.h"
 
 namespace pelton::models {
 namespace {
@@ -108,7 +109,27 @@ std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTa
   return prompt;
 }
 
-WhisperText decode_greedily(Whisper& model, WhisperWindow& window, const WhisperTask& task) {
+namespace {
+
+// One of softmax(logits / temperature); `draw` in [0, 1).
+TokenId token_of(std::span<const float> logits, double temperature, double draw) {
+  const auto best = std::ranges::max_element(logits);
+  if (temperature <= 0.0) return static_cast<TokenId>(best - logits.begin());
+  const double highest = *best;
+  double all = 0.0;
+  for (const float logit : logits) all += std::exp((logit - highest) / temperature);
+  double left = draw * all;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    left -= std::exp((logits[id] - highest) / temperature);
+    if (left < 0.0 && logits[id] != kNever) return static_cast<TokenId>(id);
+  }
+  return static_cast<TokenId>(best - logits.begin());
+}
+
+}  // namespace
+
+WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
+                          const std::function<bool()>& go_on) {
   const WhisperConfig& config = model.config();
   const auto vocab = static_cast<size_t>(config.vocab_size);
   const std::vector<TokenId> prompt = whisper_prompt(config, task);
@@ -122,12 +143,12 @@ WhisperText decode_greedily(Whisper& model, WhisperWindow& window, const Whisper
     text.no_speech = std::exp(row[static_cast<size_t>(config.no_speech)] - log_sum(row, 0, vocab));
   }
   double sum = 0.0;
-  while (static_cast<int>(text.tokens.size()) < task.tokens_max) {
+  while (static_cast<int>(text.tokens.size()) < task.tokens_max && go_on()) {
     std::vector<float> logits(all.end() - static_cast<std::ptrdiff_t>(vocab), all.end());
     mask_logits(logits, text.tokens, config, {.timestamps = task.timestamps});
-    const auto best = std::ranges::max_element(logits);
-    const auto token = static_cast<TokenId>(best - logits.begin());
-    sum += double{*best} - log_sum(logits, 0, vocab);
+    const TokenId token =
+        token_of(logits, task.temperature, base::random_unit(task.seed, text.tokens.size()));
+    sum += double{logits[static_cast<size_t>(token)]} - log_sum(logits, 0, vocab);
     text.ended = token == config.end_of_text;
     if (text.ended) break;
     text.tokens.push_back(token);

@@ -1,8 +1,10 @@
-// How Whisper's logits become tokens: its masks in their order, language detection, greedy search.
+// How Whisper's logits become tokens: its masks in their order, language detection, the
+// likeliest tokens or some drawn at a temperature.
 // One window; pure but for the model's working memory.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +31,8 @@ struct WhisperTask {
   bool timestamps = true;
   std::vector<TokenId> previous;  // text before the window, or a prompt; its end is used
   int tokens_max = 224;
+  double temperature = 0.0;  // 0: the likeliest token each time
+  uint64_t seed = 0;         // of what is drawn otherwise
 };
 // What the decoder is given first: [previous], start, language, task, whether there are timestamps.
 std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTask& task);
@@ -39,7 +43,8 @@ struct WhisperText {
   double no_speech = 0.0;  // its probability
   bool ended = false;      // by itself, not by tokens_max
 };
-// Temperature 0: the likeliest token each time.
-WhisperText decode_greedily(Whisper& model, WhisperWindow& window, const WhisperTask& task);
+// `go_on` is asked before each token; where it says no, what there is is given.
+WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
+                          const std::function<bool()>& go_on);
 
 }  // namespace pelton::models

@@ -151,17 +151,19 @@ TEST_P(GoldenWhisper, LanguageIsDetected) {
 TEST_P(GoldenWhisper, GreedyTokensAreEqual) {
   WhisperWindow one = window();
   const std::vector<int> with = integers(golden_, "greedy_with_timestamps");
-  const WhisperText timed = decode_greedily(
+  const WhisperText timed = decode_window(
       *model_, one,
-      {.language = model_->config().start + 1, .tokens_max = static_cast<int>(with.size())});
+      {.language = model_->config().start + 1, .tokens_max = static_cast<int>(with.size())},
+      [] { return true; });
   EXPECT_EQ(std::vector<int>(timed.tokens.begin(), timed.tokens.end()), with);
   EXPECT_NEAR(timed.average_logprob, golden_.number("avg_logprob").value(), tolerance().logprob);
   EXPECT_NEAR(timed.no_speech, golden_.number("no_speech_prob").value(), 1e-5);
   const std::vector<int> without = integers(golden_, "greedy_without_timestamps");
-  const WhisperText plain = decode_greedily(*model_, one,
-                                            {.language = model_->config().start + 1,
-                                             .timestamps = false,
-                                             .tokens_max = static_cast<int>(without.size())});
+  const WhisperText plain = decode_window(*model_, one,
+                                          {.language = model_->config().start + 1,
+                                           .timestamps = false,
+                                           .tokens_max = static_cast<int>(without.size())},
+                                          [] { return true; });
   EXPECT_EQ(std::vector<int>(plain.tokens.begin(), plain.tokens.end()), without);
   EXPECT_NEAR(plain.average_logprob, golden_.number("avg_logprob_without").value(),
               tolerance().logprob);

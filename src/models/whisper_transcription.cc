@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/random.h"
+
 namespace pelton::models {
 namespace {
 
@@ -14,44 +16,11 @@ constexpr int kFramesPerTimestamp = 2;
 constexpr double kSecondsPerTimestamp = 0.02;
 constexpr double kNoSpeech = 0.6;
 constexpr double kUnlikely = -1.0;
-
-// The spectrogram of a recording, window by window. One window's worth is filled with silence
-// before its spectrogram is made; of a longer one the spectrogram is made whole, and what lies
-// behind its end is 0.
-class Windows {
- public:
-  Windows(const WhisperConfig& config, std::span<const float> samples, const MelOf& mel)
-      : bands_(config.mel_bands), frames_(config.frames()) {
-    const size_t one = static_cast<size_t>(frames_) * kHop;
-    content_ = static_cast<int64_t>(samples.size()) / kHop;
-    is_short_ = samples.size() <= one;
-    std::vector<float> padded(samples.begin(), samples.end());
-    padded.resize(is_short_ ? one : samples.size() + one);
-    mel_ = mel(padded);
-    stride_ = static_cast<int64_t>(padded.size()) / kHop;
-    if (samples.size() % kHop != 0 && content_ == 0) content_ = 1;
-  }
-
-  int64_t content() const { return content_; }  // frames
-
-  std::vector<float> at(int64_t seek) const {
-    std::vector<float> window(static_cast<size_t>(bands_) * static_cast<size_t>(frames_));
-    const int64_t end = is_short_ ? stride_ : content_;
-    const int64_t count = std::min<int64_t>(frames_, end - seek);
-    for (int64_t band = 0; band < bands_; ++band) {
-      std::copy_n(mel_.data() + band * stride_ + seek, count, window.data() + band * frames_);
-    }
-    return window;
-  }
-
- private:
-  const int bands_;
-  const int frames_;
-  int64_t content_ = 0;
-  bool is_short_ = false;
-  std::vector<float> mel_;  // (bands, stride)
-  int64_t stride_ = 0;
-};
+constexpr double kRepetitive = 2.4;
+constexpr double kTemperatureStep = 0.2;
+constexpr double kTemperatureMax = 1.0;
+// Text that was drawn at more than this is no prompt for what follows.
+constexpr double kTemperatureOfPrompts = 0.5;
 
 // What one window's tokens come to, and how many frames further the next one begins.
 struct Cut {
@@ -72,7 +41,8 @@ Cut cut_window(const WhisperText& text, const WhisperConfig& config, double offs
                             .tokens = {tokens.begin() + static_cast<std::ptrdiff_t>(begin),
                                        tokens.begin() + static_cast<std::ptrdiff_t>(end)},
                             .average_logprob = text.average_logprob,
-                            .no_speech = text.no_speech});
+                            .no_speech = text.no_speech,
+                            .aligned = {}});
   };
   std::vector<size_t> pairs;  // where the second one of two timestamps stands
   for (size_t i = 1; i < tokens.size(); ++i) {
@@ -124,48 +94,145 @@ Result<TokenId> language_token(const WhisperConfig& config, const TranscriptionT
 
 }  // namespace
 
-Result<Transcription> transcribe(Whisper& model, std::span<const float> samples,
-                                 const TranscriptionTask& task, const MelOf& mel,
-                                 const std::function<bool()>& go_on) {
-  const WhisperConfig& config = model.config();
-  TRY_ASSIGN(TokenId language, language_token(config, task));
-  Transcription made{
-      .language = task.language,
-      .seconds = static_cast<double>(samples.size()) / (double{kHop} * kFramesPerSecond),
-      .segments = {}};
-  if (samples.empty()) return made;
-  const Windows windows(config, samples, mel);
-  std::vector<TokenId> previous;
-  for (int64_t seek = 0; seek < windows.content();) {
-    if (!go_on()) return Error{ErrorCode::kCancelled, "stopped"};
-    WhisperWindow window = model.window(model.encode(windows.at(seek)));
-    if (config.multilingual && language < 0) {
-      const std::vector<double> shares = language_probabilities(model, window);
-      const auto best = std::ranges::max_element(shares) - shares.begin();
-      language = config.languages[static_cast<size_t>(best)].second;
-      made.language = config.languages[static_cast<size_t>(best)].first;
-    }
-    const int64_t frames = std::min<int64_t>(config.frames(), windows.content() - seek);
-    const WhisperText text =
-        decode_greedily(model, window,
-                        {.language = language,
-                         .translates = task.translates,
-                         .timestamps = task.timestamps,
-                         .previous = task.uses_previous ? previous : std::vector<TokenId>()});
-    if (text.no_speech > kNoSpeech && text.average_logprob <= kUnlikely) {
-      seek += frames;
-      continue;
-    }
-    Cut cut = cut_window(text, config, static_cast<double>(seek) / kFramesPerSecond, frames);
-    seek += std::min(cut.advance, frames);
-    for (WhisperSegment& segment : cut.segments) {
-      segment.end_s = std::min(std::max(segment.end_s, segment.begin_s), made.seconds);
-      segment.begin_s = std::min(segment.begin_s, segment.end_s);
-      previous.insert(previous.end(), segment.tokens.begin(), segment.tokens.end());
-      made.segments.push_back(std::move(segment));
-    }
+Result<void> check_task(const WhisperConfig& config, const TranscriptionTask& task) {
+  TRY(language_token(config, task));
+  if (!task.aligns || !config.alignment_heads.empty()) return {};
+  return Error{ErrorCode::kUnsupported,
+               "this model does not say which of its heads follow the words (alignment_heads in "
+               "generation_config.json), so words have no times",
+               "timestamp_granularities"};
+}
+
+// One window's worth is filled with silence before its spectrogram is made; of a longer one the
+// spectrogram is made whole, and what lies behind its end is 0.
+WhisperTranscription::WhisperTranscription(const WhisperConfig& config,
+                                           std::span<const float> samples, TranscriptionTask task,
+                                           const MelOf& mel, CompressionOf compression)
+    : config_(config),
+      task_(std::move(task)),
+      compression_(std::move(compression)),
+      seconds_(static_cast<double>(samples.size()) / (double{kHop} * kFramesPerSecond)),
+      language_(task_.language),
+      previous_(task_.prompt) {
+  const Result<TokenId> token = language_token(config, task_);
+  language_token_ = token.ok() ? *token : -1;
+  if (samples.empty()) return;
+  const size_t one = static_cast<size_t>(config.frames()) * kHop;
+  content_ = std::max<int64_t>(static_cast<int64_t>(samples.size()) / kHop, 1);
+  is_short_ = samples.size() <= one;
+  std::vector<float> padded(samples.begin(), samples.end());
+  padded.resize(is_short_ ? one : samples.size() + one);
+  mel_ = mel(padded);
+  stride_ = static_cast<int64_t>(padded.size()) / kHop;
+}
+
+std::vector<float> WhisperTranscription::window_mel() const {
+  const int64_t frames = config_.frames();
+  std::vector<float> window(static_cast<size_t>(config_.mel_bands) * static_cast<size_t>(frames));
+  const int64_t end = is_short_ ? stride_ : content_;
+  const int64_t count = std::min(frames, end - seek_);
+  for (int64_t band = 0; band < config_.mel_bands; ++band) {
+    std::copy_n(mel_.data() + band * stride_ + seek_, count, window.data() + band * frames);
   }
-  return made;
+  return window;
+}
+
+void WhisperTranscription::detect_language(Whisper& model, WhisperWindow& window) {
+  const std::vector<double> shares = language_probabilities(model, window);
+  const auto best = std::ranges::max_element(shares) - shares.begin();
+  language_token_ = config_.languages[static_cast<size_t>(best)].second;
+  language_ = config_.languages[static_cast<size_t>(best)].first;
+}
+
+// What is drawn depends on the recording's place and the temperature only.
+WhisperTask WhisperTranscription::window_task(double temperature) const {
+  return {.language = language_token_,
+          .translates = task_.translates,
+          .timestamps = task_.timestamps,
+          .previous = previous_,
+          .tokens_max = config_.target_positions / 2,
+          .temperature = temperature,
+          .seed = base::random_bits(static_cast<uint64_t>(seek_),
+                                    static_cast<uint64_t>(temperature * 100.0 + 0.5))};
+}
+
+Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool()>& go_on) {
+  const Error stopped{ErrorCode::kCancelled, "stopped", ""};
+  if (seek_ >= content_) return false;
+  if (!go_on()) return stopped;
+  WhisperWindow window = model.window(model.encode(window_mel()));
+  if (!go_on()) return stopped;
+  if (config_.multilingual && language_token_ < 0) detect_language(model, window);
+  WhisperText text;
+  double temperature = task_.temperature;
+  double ratio = 0.0;
+  for (;;) {
+    text = decode_window(model, window, window_task(temperature), go_on);
+    if (!go_on()) return stopped;
+    std::vector<TokenId> said = text.tokens;
+    std::erase_if(said, [&](TokenId id) { return id >= config_.end_of_text; });
+    ratio = compression_ ? compression_(said) : 0.0;
+    const bool is_silence = text.no_speech > kNoSpeech && text.average_logprob < kUnlikely;
+    const bool is_doubtful = ratio > kRepetitive || text.average_logprob < kUnlikely;
+    const double next = temperature + kTemperatureStep;
+    if (!task_.falls_back || is_silence || !is_doubtful || next > kTemperatureMax + 1e-6) break;
+    temperature = next;
+  }
+  const int64_t frames = std::min<int64_t>(config_.frames(), content_ - seek_);
+  if (text.no_speech > kNoSpeech && text.average_logprob <= kUnlikely) {
+    seek_ += frames;
+    return seek_ < content_;
+  }
+  Cut cut = cut_window(text, config_, static_cast<double>(seek_) / kFramesPerSecond, frames);
+  for (WhisperSegment& segment : cut.segments) {
+    segment.temperature = temperature;
+    segment.compression_ratio = ratio;
+  }
+  add_segments(model, window, std::move(cut.segments), frames);
+  if (temperature > kTemperatureOfPrompts) previous_.clear();
+  seek_ += std::min(cut.advance, frames);
+  return seek_ < content_;
+}
+
+void WhisperTranscription::add_segments(Whisper& model, WhisperWindow& window,
+                                        std::vector<WhisperSegment> cut, int64_t frames) {
+  const auto is_text = [&](TokenId id) { return id < config_.end_of_text; };
+  std::vector<AlignedToken> aligned;
+  if (task_.aligns) {
+    std::vector<TokenId> said;
+    for (const WhisperSegment& segment : cut) {
+      std::ranges::copy_if(segment.tokens, std::back_inserter(said), is_text);
+    }
+    WhisperTask task = window_task(0.0);
+    task.previous.clear();
+    task.timestamps = true;  // align() puts the token that says there are none itself
+    aligned = align(model, window, whisper_prompt(config_, task), said, frames);
+  }
+  if (!task_.uses_previous) previous_.clear();
+  const double begin_s = static_cast<double>(seek_) / kFramesPerSecond;
+  size_t at = 0;
+  for (WhisperSegment& segment : cut) {
+    segment.seek = seek_;
+    segment.end_s = std::min(std::max(segment.end_s, segment.begin_s), seconds_);
+    segment.begin_s = std::min(segment.begin_s, segment.end_s);
+    const auto count = static_cast<size_t>(std::ranges::count_if(segment.tokens, is_text));
+    for (size_t i = 0; i < count && at < aligned.size(); ++i, ++at) {
+      AlignedToken token = aligned[at];
+      token.begin_s = std::min(token.begin_s + begin_s, seconds_);
+      token.end_s = std::min(token.end_s + begin_s, seconds_);
+      segment.aligned.push_back(token);
+    }
+    if (count == 0) continue;  // times without a word between them
+    if (task_.uses_previous) {
+      previous_.insert(previous_.end(), segment.tokens.begin(), segment.tokens.end());
+    }
+    segments_.push_back(std::move(segment));
+  }
+  // A prompt has room for no more.
+  const auto most = static_cast<size_t>(config_.target_positions);
+  if (previous_.size() > most) {
+    previous_.erase(previous_.begin(), previous_.end() - static_cast<std::ptrdiff_t>(most));
+  }
 }
 
 }  // namespace pelton::models

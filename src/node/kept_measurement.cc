@@ -44,6 +44,36 @@ std::optional<FormatRecord> parse_record(const std::string& text, const std::str
   return is_sound ? std::optional(record) : std::nullopt;
 }
 
+std::optional<FormatRecord::Tasks> parse_tasks(const std::string& text) {
+  const Result<Json> json = Json::parse(text);
+  if (!json.ok() || !json->is_object()) return std::nullopt;
+  const FormatRecord::Tasks tasks{.count = json->integer("tasks").value_or(0),
+                                  .score = json->number("score").value_or(-1),
+                                  .other_score = json->number("other_score").value_or(-1),
+                                  .p = json->number("p").value_or(-1)};
+  const auto is_share = [](double one) { return one >= 0 && one <= 1; };
+  const bool is_sound =
+      tasks.count > 0 && is_share(tasks.score) && is_share(tasks.other_score) && is_share(tasks.p);
+  return is_sound ? std::optional(tasks) : std::nullopt;
+}
+
+Result<void> write_record(const std::string& folder, const std::string& file, const Json& json) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) {
+    return Error{ErrorCode::kIo, fmt::format("{}: cannot be made: {}", folder, failed.message())};
+  }
+  return base::write_file(file, json.dump() + "\n");
+}
+
+std::optional<std::string> kept_text(const Result<std::string>& file) {
+  if (!file.ok() || !std::filesystem::exists(*file)) return std::nullopt;
+  Result<std::string> text = base::read_file(*file, kFileBytesMax);
+  return text.ok() ? std::optional(*std::move(text)) : std::nullopt;
+}
+
+constexpr const char* kTasks = "-tasks";  // behind a format's name
+
 // All that there can be.
 constexpr const char* kFormats[] = {"weights-int8", "weights-shipped", "kv-int8",
                                     "kv-fp8",       "kv-bf16",         "kv-f16"};
@@ -51,26 +81,34 @@ constexpr const char* kFormats[] = {"weights-int8", "weights-shipped", "kv-int8"
 }  // namespace
 
 std::string FormatRecord::text() const {
-  return fmt::format(
+  const std::string text = fmt::format(
       "perplexity {:.4f} instead of {:.4f}, {:.1e} nats of divergence, another likeliest token at "
       "{:.1f} % of positions, over {} tokens of a text",
       other_perplexity, perplexity, divergence, 100 * (1 - agreement), tokens);
+  if (!tasks) return text + "; no tasks were asked of it (pelton eval MODEL --against)";
+  return text + fmt::format("; right answers {:.1f} % instead of {:.1f} % of {} tasks (p {:.2g})",
+                            100 * tasks->other_score, 100 * tasks->score, tasks->count, tasks->p);
 }
 
 Result<void> keep_record(const std::string& folder, const checkpoint::Checkpoint& source,
                          const FormatRecord& record) {
   if (folder.empty() || std::ranges::find(kFormats, record.format) == std::end(kFormats)) return {};
   TRY_ASSIGN(const std::string file, record_file(folder, source, record.format));
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) {
-    return Error{ErrorCode::kIo, fmt::format("{}: cannot be made: {}", folder, failed.message())};
-  }
   Json json;
   json.set("format", record.format).set("tokens", record.tokens);
   json.set("perplexity", record.perplexity).set("other_perplexity", record.other_perplexity);
   json.set("kl_mean", record.divergence).set("agreement", record.agreement);
-  return base::write_file(file, json.dump() + "\n");
+  return write_record(folder, file, json);
+}
+
+Result<void> keep_task_scores(const std::string& folder, const checkpoint::Checkpoint& source,
+                              const std::string& format, const FormatRecord::Tasks& tasks) {
+  if (folder.empty() || std::ranges::find(kFormats, format) == std::end(kFormats)) return {};
+  TRY_ASSIGN(const std::string file, record_file(folder, source, format + kTasks));
+  Json json;
+  json.set("format", format).set("tasks", tasks.count).set("p", tasks.p);
+  json.set("score", tasks.score).set("other_score", tasks.other_score);
+  return write_record(folder, file, json);
 }
 
 std::vector<FormatRecord> kept_records(const std::string& folder,
@@ -78,11 +116,12 @@ std::vector<FormatRecord> kept_records(const std::string& folder,
   std::vector<FormatRecord> records;
   if (folder.empty()) return records;
   for (const char* const format : kFormats) {
-    const Result<std::string> file = record_file(folder, source, format);
-    if (!file.ok() || !std::filesystem::exists(*file)) continue;
-    const Result<std::string> text = base::read_file(*file, kFileBytesMax);
-    if (!text.ok()) continue;
-    if (const auto record = parse_record(*text, format)) records.push_back(*record);
+    const std::optional<std::string> text = kept_text(record_file(folder, source, format));
+    std::optional<FormatRecord> record = text ? parse_record(*text, format) : std::nullopt;
+    if (!record) continue;
+    const auto tasks = kept_text(record_file(folder, source, std::string(format) + kTasks));
+    if (tasks) record->tasks = parse_tasks(*tasks);
+    records.push_back(*std::move(record));
   }
   return records;
 }

@@ -102,6 +102,31 @@ TEST_F(KeptMeasurement, ARecordIsOfTheseFilesAndAFormat) {
   }
 }
 
+// What answers cost is part of the record; where nobody has asked, it says so.
+TEST_F(KeptMeasurement, ARecordSaysWhetherTasksWereAsked) {
+  const FormatRecord::Tasks tasks{.count = 1500, .score = 0.92, .other_score = 0.919, .p = 0.9};
+  ASSERT_TRUE(keep_task_scores(folder_, source(), "kv-int8", tasks).ok());
+  EXPECT_TRUE(kept_records(folder_, source()).empty()) << "of tasks alone there is no record";
+  const FormatRecord record{.format = "kv-int8",
+                            .tokens = 4096,
+                            .perplexity = 12.5,
+                            .other_perplexity = 12.75,
+                            .divergence = 3e-4,
+                            .agreement = 0.99};
+  EXPECT_THAT(record.text(), HasSubstr("no tasks were asked"));
+  ASSERT_TRUE(keep_record(folder_, source(), record).ok());
+  const std::vector<FormatRecord> kept = kept_records(folder_, source());
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_THAT(kept[0].text(),
+              HasSubstr("right answers 91.9 % instead of 92.0 % of 1500 tasks (p 0.9)"));
+  ASSERT_TRUE(keep_task_scores(folder_, source(), "../elsewhere", tasks).ok());
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    if (file.path().string().find("-tasks") == std::string::npos) continue;
+    std::ofstream(file.path()) << R"({"tasks":1,"score":2,"other_score":1,"p":1})";
+  }
+  EXPECT_THAT(kept_records(folder_, source()).at(0).text(), HasSubstr("no tasks were asked"));
+}
+
 // A model is the same by whatever path it is opened.
 TEST_F(KeptMeasurement, IsFoundByOtherNamesOfTheModel) {
   const FormatRecord record{.format = "kv-int8",

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/machine.h"
 #include "chat/format_of.h"
 #include "checkpoint/describe.h"
@@ -452,6 +453,16 @@ Result<const tokenizer::Tokenizer*> LoadedModel::tokenizer() const {
 Result<std::shared_ptr<const chat::ChatFormat>> LoadedModel::chat_format() const {
   if (!chat_) return no_chat_;
   return chat_;
+}
+
+std::string LoadedModel::chat_template_name() const {
+  if (!chat_) return "";
+  constexpr size_t kDigits = 16;
+  std::string name(chat_->name());
+  if (!template_text_.empty()) {
+    name += ", template sha256:" + base::sha256(template_text_).substr(0, kDigits);
+  }
+  return name;
 }
 
 void LoadedModel::unite_stop_tokens() {

@@ -395,8 +395,7 @@ Limit limit_of(const CapacityOptions& options, const StepTimeModel& times, const
 
 double Speculation::tokens_per_row(int guesses) const {
   double tokens = 1;
-  double survival = 1;
-  for (int i = 0; i < guesses; ++i) tokens += survival *= acceptance;
+  for (int i = 1; i <= guesses; ++i) tokens += acceptance.survival(i);
   return tokens;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cost_model/draft_acceptance.h"
 #include "planner/memory_plan.h"
 #include "workload/offered_load.h"
 
@@ -34,14 +35,14 @@ struct Demand {
 // With nothing of it in a prefix cache.
 Demand demand_of(const workload::OfferedLoad& load);
 
-// Speculation: guesses behind each answer's row, as many as bring most; each is right with this
-// probability if the one before it was.
+// Speculation: guesses behind each answer's row, as many as bring most.
 struct Speculation {
   int tokens_max = 0;
-  double acceptance = 0.7;
+  cost_model::DraftAcceptance acceptance{0.7};
   double draft_token_s = 0;  // what guessing takes of a step, for each guess of a row
 
-  // Of a row with so many guesses, in the mean: the sum of acceptance^j, j from 0.
+  // Of a row with so many guesses, in the mean: the sum over j of the probability that j are right
+  // one after the other; of one share a, of a^j.
   double tokens_per_row(int guesses) const;
 };
 

@@ -121,7 +121,7 @@ std::string guesses_sentence(const Speculation& speculation, const CopyCapacity&
   return fmt::format(
       " With {} guess{} behind each answer's row, of which {:.0f} % are right one "
       "after the other: {:.2f} tokens a row.",
-      copy.guesses, copy.guesses == 1 ? "" : "es", speculation.acceptance * 100,
+      copy.guesses, copy.guesses == 1 ? "" : "es", speculation.acceptance.mean() * 100,
       speculation.tokens_per_row(copy.guesses));
 }
 

@@ -251,7 +251,7 @@ TEST(Capacity, SpeculationTakesAnAcceptance) {
   options.memory.sequences_max = 4;
   const CopyCapacity without = copy_capacity(options);
   const double lone_s = plan_capacity(options)->layouts.at(0).latency_itl_s;
-  options.speculation = {.tokens_max = 6, .acceptance = 0.9};
+  options.speculation = {.tokens_max = 6, .acceptance = cost_model::DraftAcceptance(0.9)};
   EXPECT_DOUBLE_EQ(options.speculation.tokens_per_row(2), 1 + 0.9 + 0.81);
   const CopyCapacity with = copy_capacity(options);
   EXPECT_GE(with.guesses, 2);
@@ -260,7 +260,7 @@ TEST(Capacity, SpeculationTakesAnAcceptance) {
   options.speculation.draft_token_s = 1.0;
   EXPECT_EQ(copy_capacity(options).guesses, 0);
   EXPECT_DOUBLE_EQ(copy_capacity(options).requests_per_s, without.requests_per_s);
-  options.speculation = {.tokens_max = 6, .acceptance = 0.0};
+  options.speculation = {.tokens_max = 6, .acceptance = cost_model::DraftAcceptance(0.0)};
   EXPECT_EQ(copy_capacity(options).guesses, 0);
   EXPECT_DOUBLE_EQ(copy_capacity(options).itl_s, without.itl_s);
 }

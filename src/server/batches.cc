@@ -251,6 +251,23 @@ Result<StoredBatch> Batches::cancel(const store::BatchStore::Key& key) {
   return cancelled;  // one that waits for its disk ends when it goes on
 }
 
+// What runs has nobody to write its answers down for any more.
+Result<int64_t> Batches::erase(const std::string& owner) {
+  for (auto one = runs_.begin(); one != runs_.end();) {
+    const std::shared_ptr<Run> run = *one;
+    if (run->batch.owner != owner) {
+      ++one;
+      continue;
+    }
+    run->ended = true;
+    leave(*run);
+    one = runs_.erase(one);
+  }
+  TRY_ASSIGN(const int64_t erased, parts_.store.erase(owner));
+  pump();
+  return erased;
+}
+
 void Batches::begin(StoredBatch batch) {
   const auto run = std::make_shared<Run>();
   run->batch = std::move(batch);
@@ -488,11 +505,16 @@ void Batches::on_answer(const std::shared_ptr<Run>& run, int64_t number,
     return try_later(run, std::move(line));
   }
   const bool is_error = response.status != 200;
+  std::vector<std::string_view> warnings;
+  for (const auto& [name, value] : response.headers.fields()) {
+    if (name == "x-pelton-warning") warnings.push_back(value);
+  }
   const std::string text = api::batch_answer_line({.id = line.id,
                                                    .custom_id = line.request.custom_id,
                                                    .status = response.status,
                                                    .request_id = line.id,
-                                                   .body = response.body});
+                                                   .body = response.body,
+                                                   .warnings = std::move(warnings)});
   if (parts_.store.bytes() + static_cast<int64_t>(text.size()) > parts_.store.bounds().bytes_max) {
     leave(*run);
     omit_rest(*run, "batch_storage_full",

@@ -78,6 +78,9 @@ class Batches {
   Result<void> add(const store::StoredBatch& batch);
   // As it is now. Errors: kNotFound, kIo.
   Result<store::StoredBatch> find(const store::BatchStore::Key& key);
+  // Ends one owner's batches at once and erases all it has here, as store::BatchStore::erase().
+  // Errors: kIo.
+  Result<int64_t> erase(const std::string& owner);
   // Errors: kNotFound, kIo; kInvalidArgument if it has ended.
   Result<store::StoredBatch> cancel(const store::BatchStore::Key& key);
 

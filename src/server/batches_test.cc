@@ -154,6 +154,17 @@ class BatchesTest : public testing::Test {
   std::unique_ptr<Batches> batches_;
 };
 
+// As `x-pelton-warning` of an answer to a client, who sees the headers.
+TEST_F(BatchesTest, AFieldThatIsNotObeyedIsNamedInItsResult) {
+  const Json done = ended(
+      created(chat_line("odd", "hello", R"(,"no_such_field":1)") + chat_line("plain", "hello")));
+  const std::map<std::string, Json> lines = lines_of(*done.string("output_file_id"));
+  const Json* const odd = lines.at("odd").find("response")->find("warnings");
+  ASSERT_NE(odd, nullptr) << lines.at("odd").dump();
+  EXPECT_THAT(odd->dump(), HasSubstr("no_such_field"));
+  EXPECT_EQ(lines.at("plain").find("response")->find("warnings"), nullptr);
+}
+
 TEST_F(BatchesTest, FilesAreTheirOwnersOnly) {
   const std::string id = uploaded("{}\n");
   const Json file = parsed(ask("GET", "/v1/files/" + id).body);
@@ -412,6 +423,32 @@ TEST_F(BatchesOfAdapters, OneThatCannotBeReadNowHoldsUpNoOthers) {
   EXPECT_EQ(still.string("status"), "in_progress");
   EXPECT_EQ(ask("POST", "/v1/batches/" + waits + "/cancel").status, 200);
   EXPECT_EQ(ended(waits).string("status"), "cancelled");
+}
+
+// By an operator, of a server that runs: responses, files, batches; also those that run.
+TEST_F(BatchesTest, ATenantIsErasedWhileTheServerRuns) {
+  const std::string answered =
+      *parsed(ask("POST", "/v1/responses", R"({"input":"hi"})").body).string("id");
+  const std::string others =
+      *parsed(ask("POST", "/v1/responses", R"({"input":"hi"})", "sk-b").body).string("id");
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += chat_line(std::to_string(i), "count for 1 3000 0 .");
+  const std::string file = uploaded(lines);
+  const std::string id = *parsed(create(file).body).string("id");
+  EXPECT_EQ(ask("POST", "/erase_tenant?tenant=ann").status, 403);
+  EXPECT_EQ(ask("POST", "/erase_tenant", "", "sk-op").status, 400);
+  EXPECT_EQ(ask("POST", "/erase_tenant?tenannt=ann", "", "sk-op").status, 400);
+  const net::HttpResponse erased = ask("POST", "/erase_tenant?tenant=ann", "", "sk-op");
+  EXPECT_EQ(erased.status, 200) << erased.body;
+  EXPECT_EQ(parsed(erased.body).integer("responses"), 1);
+  EXPECT_EQ(parsed(erased.body).integer("files_and_batches"), 2);
+  EXPECT_EQ(ask("GET", "/v1/responses/" + answered).status, 404);
+  EXPECT_EQ(ask("GET", "/v1/files/" + file).status, 404);
+  EXPECT_EQ(ask("GET", "/v1/batches/" + id).status, 404);
+  EXPECT_FALSE(std::filesystem::exists(store_->content_path(file)));
+  EXPECT_EQ(ask("GET", "/v1/responses/" + others, "", "sk-b").status, 200);
+  // Who comes again begins anew.
+  EXPECT_EQ(count(ended(created(chat_line("1", "hi"))), "completed"), 1);
 }
 
 TEST_F(BatchesTest, WithoutAFolderTheRoutesSaySo) {

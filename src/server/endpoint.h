@@ -12,7 +12,7 @@ namespace pelton::server {
 struct Services;
 
 // What a model must be able to do for an endpoint to be answered by it.
-enum class Capability { kNone, kGenerate, kChat, kEmbed, kSpeak };
+enum class Capability { kNone, kGenerate, kChat, kEmbed, kTranscribe, kSpeak };
 
 struct Endpoint {
   // Probes of the platform carry no key; where keys are asked for, what changes the server asks for

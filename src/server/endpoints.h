@@ -74,7 +74,9 @@ void predict(Call call, Services& services);
 void classify(Call call, Services& services);
 void tei_info(Call call, Services& services);
 
-// Sound.
+// Speech.
+void transcriptions(Call call, Services& services);  // transcriptions.cc, also the next
+void translations(Call call, Services& services);
 void create_speech(Call call, Services& services);  // speech.cc, also the next
 void list_voices(Call call, Services& services);
 
@@ -101,6 +103,7 @@ void sleep(Call call, Services& services);  // sleep.cc, also the next three
 void wake_up(Call call, Services& services);
 void is_sleeping(Call call, Services& services);
 void reset_prefix_cache(Call call, Services& services);
+void erase_tenant(Call call, Services& services);       // erase.cc
 void load_lora_adapter(Call call, Services& services);  // lora.cc, also the next
 void unload_lora_adapter(Call call, Services& services);
 

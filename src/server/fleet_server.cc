@@ -312,8 +312,10 @@ void FleetServer::handle(net::HttpRequest request, const std::shared_ptr<net::Ex
     request.path = "/metrics";
     return server_.handle_as(std::move(request), exchange, {});
   }
-  if (request.path == "/fleet/v1/reset_prefix_cache" && request.method == "POST") {
-    request.path = "/reset_prefix_cache";
+  const bool erases =
+      request.path == "/fleet/v1/reset_prefix_cache" || request.path == "/fleet/v1/erase_tenant";
+  if (erases && request.method == "POST") {
+    request.path = request.path.substr(request.path.rfind('/'));
     return server_.handle_as(std::move(request), exchange, {.is_admin = true});
   }
   if (request.path == "/fleet/v1/release" && request.method == "POST") {
@@ -493,6 +495,12 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) {
     load.waiting += std::max(stats.queued, stats.waiting);
     load.waiting_tokens += stats.queued_tokens;
     load.wait_s = std::max(load.wait_s, static_cast<double>(stats.queue_wait_ns) * 1e-9);
+    if (model->transcriber != nullptr) {
+      const speech::Transcriber::Stats heard = model->transcriber->stats();
+      load.progress += heard.windows;
+      load.running += heard.running;
+      load.waiting += heard.waiting;
+    }
     if (model->adapters != nullptr) add_adapters(*model->adapters, load);
     if (busy_since_ns > 0) {
       load.busy_ms = std::max<int64_t>({load.busy_ms, (now_ns - busy_since_ns) / 1'000'000, 1});

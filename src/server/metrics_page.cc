@@ -571,14 +571,51 @@ void write_refusals(PrometheusText& text, const ModelCatalogue::Table& table) {
   text.set_common({});
 }
 
+// In place of an engine's.
+void write_transcriber(PrometheusText& text, const speech::Transcriber& transcriber) {
+  using speech::Transcriber;
+  const Transcriber::Stats stats = transcriber.stats();
+  text.gauge("vllm:num_requests_running", "Requests with a slot.", stats.running);
+  text.gauge("vllm:num_requests_waiting", "Requests that wait for a slot.", stats.waiting);
+  text.family("pelton_transcriptions_total", Type::kCounter,
+              "Files that were to be transcribed, by what became of that.");
+  for (size_t i = 0; i < Transcriber::kEndNames.size(); ++i) {
+    text.sample({{"end", Transcriber::kEndNames[i]}}, static_cast<double>(stats.ended[i]));
+  }
+  text.counter("pelton_audio_seconds_total", "Seconds of sound transcribed.", stats.audio_seconds);
+  text.counter("pelton_transcription_busy_seconds_total",
+               "Time that was spent on it: divided by the seconds of sound, the real-time factor.",
+               stats.busy_seconds);
+  text.counter("pelton_transcription_windows_total", "Windows of at most 30 s heard.",
+               static_cast<double>(stats.windows));
+  const auto histogram = [&](std::string_view name, std::string_view help,
+                             const telemetry::Histogram& values) {
+    text.family(name, Type::kHistogram, help);
+    text.histogram({}, values);
+  };
+  histogram("pelton_transcription_audio_seconds", "How long the transcribed files are.",
+            transcriber.audio_seconds());
+  histogram("pelton_transcription_queue_seconds",
+            "From a file's arrival until its first window was heard.", transcriber.queue_seconds());
+  histogram("pelton_transcription_first_text_seconds",
+            "From a file's arrival until its first words were there.",
+            transcriber.first_text_seconds());
+  histogram("pelton_transcription_speed", "Seconds of sound for each second from arrival to end.",
+            transcriber.speed());
+}
+
 }  // namespace
 
 std::string metrics_page(const Services& services) {
   PrometheusText text;
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.held()) {
     text.set_common({{"model_name", model->id}, {"engine", "0"}});
-    write_engine(text, model->engine);
-    write_generations(text, model->state->meter);
+    if (model->transcriber != nullptr) {
+      write_transcriber(text, *model->transcriber);
+    } else {
+      write_engine(text, model->engine);
+      write_generations(text, model->state->meter);
+    }
     write_load(text, *model);
     write_ranks(text, *model);
     write_speech(text, *model);

@@ -116,7 +116,11 @@ void ModelLoader::stop_loading() {
 void ModelLoader::drain(int64_t ms) const {
   const int64_t end_ns = services_.clock.now_ns() + ms * 1'000'000;
   for (const std::shared_ptr<const ServedModel>& model : services_.catalogue.held()) {
-    model->engine.drain(std::max<int64_t>((end_ns - services_.clock.now_ns()) / 1'000'000, 0));
+    const auto left_ms = [&] {
+      return std::max<int64_t>((end_ns - services_.clock.now_ns()) / 1'000'000, 0);
+    };
+    model->engine.drain(left_ms());
+    if (model->transcriber != nullptr) model->transcriber->drain(left_ms());
   }
 }
 
@@ -446,11 +450,13 @@ std::shared_ptr<ModelLoader::Model> ModelLoader::locked_next_idle(int64_t& at_ns
 }
 
 void ModelLoader::end_answers(const Model& model) {
-  const int count = model.parts->engine.abandon(
-      {ErrorCode::kUnavailable,
-       fmt::format("The model '{}' is being unloaded, and its answers have had their time",
-                   model.id),
-       ""});
+  const Error error{
+      ErrorCode::kUnavailable,
+      fmt::format("The model '{}' is being unloaded, and its answers have had their time",
+                  model.id),
+      ""};
+  int count = model.parts->engine.abandon(error);
+  if (model.parts->transcriber != nullptr) count += model.parts->transcriber->abandon(error);
   if (count == 0) return;
   services_.log.warning(fmt::format(
       "'{}' is being unloaded: {} answers ended before they were done", model.id, count));

@@ -258,7 +258,7 @@ api::OllamaModel described(const ServedModel& model, const std::string& name) {
                          .context_max = model.context_limit(),
                          .vocab_size = model.vocab_size,
                          .can_chat = model.chat != nullptr,
-                         .can_embed = model.engine.capacity().whole_prompts};
+                         .can_embed = !model.engine.capacity().generates()};
   if (model.runtime) {
     for (const auto& [key, value] : model.runtime()) {
       if (key == "weights") shown.quantization = value;

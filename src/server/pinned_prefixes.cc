@@ -36,6 +36,12 @@ net::HttpResponse refusal(int status, std::string message, std::string param, st
                                    .code = std::move(code)});
 }
 
+net::HttpResponse too_many() {
+  return refusal(409,
+                 fmt::format("{} prefixes are pinned, the most there may be", kPinnedPrefixesMax),
+                 {}, "too_many_prefixes");
+}
+
 std::vector<PinnedPrefix> pinned_of(const ServedModel& model) {
   const engine::Ledger ledger = model.engine.ledger();
   return ledger.prefixes == nullptr ? std::vector<PinnedPrefix>() : *ledger.prefixes;
@@ -104,6 +110,8 @@ class Pinning : public std::enable_shared_from_this<Pinning> {
   void leave() {
     if (std::exchange(over_, true)) return;
     stream_.cancel();
+    // It may have been pinned in the step that has just ended.
+    model_->engine.unpin(what_.id);
   }
 
   void look() {
@@ -115,6 +123,8 @@ class Pinning : public std::enable_shared_from_this<Pinning> {
       return exchange_->send(error_reply(api::api_error(*batch.end->error)));
     }
     if (batch.end->pinned_tokens == 0) {
+      // Others may have come meanwhile.
+      if (pinned_of(*model_).size() >= kPinnedPrefixesMax) return exchange_->send(too_many());
       return exchange_->send(refusal(507,
                                      "pinned, it would leave less room than the longest request "
                                      "needs; it is merely cached",
@@ -168,11 +178,7 @@ void add_prefix(const Services& services, const net::HttpRequest& request,
   }
   const Result<Model> model = model_named(services, net::query_value(request.query, "model"));
   if (!model.ok()) return refuse(model.error());
-  if (pinned_of(**model).size() >= kPinnedPrefixesMax) {
-    return exchange->send(refusal(
-        409, fmt::format("{} prefixes are pinned, the most there may be", kPinnedPrefixesMax), {},
-        "too_many_prefixes"));
-  }
+  if (pinned_of(**model).size() >= kPinnedPrefixesMax) return exchange->send(too_many());
   Result<std::vector<TokenId>> tokens = tokens_of(services, request, **model);
   if (!tokens.ok()) return refuse(tokens.error());
   request::GenerationRequest work{.id = next_id(), .prompt = *std::move(tokens)};

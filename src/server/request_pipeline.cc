@@ -32,8 +32,9 @@ class Passage : public std::enable_shared_from_this<Passage> {
       case Services::Chosen::kYes:
         break;
     }
-    if (work && !services_.admit(call, *work)) return;
     model_ = call.model;
+    if (const auto error = wrong_kind(call, work)) return call.send(*error);
+    if (work && !services_.admit(call, *work)) return;
     tenant_ = call.tenant;
     if (call.identity == nullptr) {
       call.identity = std::make_shared<RequestIdentity>(
@@ -85,6 +86,17 @@ class Passage : public std::enable_shared_from_this<Passage> {
         [self = shared_from_this()](Call guided, std::optional<grammar::GrammarState> made) {
           self->prepare(std::move(guided), std::move(made));
         });
+  }
+
+  // Of a model that hears, or of one that does not.
+  std::optional<api::ApiError> wrong_kind(const Call& call, std::optional<Work> work) const {
+    const bool hears = call.endpoint != nullptr && call.endpoint->needs == Capability::kTranscribe;
+    const bool makes_tokens =
+        work || (call.endpoint != nullptr && !hears && call.endpoint->needs != Capability::kNone);
+    std::optional<Error> error;
+    if (hears) error = model_->no_transcription();
+    if (makes_tokens) error = model_->no_tokens();
+    return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 
   std::optional<api::ApiError> missing_capability(const Call& call) const {

@@ -118,6 +118,24 @@ std::vector<TokenId> ServedModel::all_stop_tokens() const {
   return chat ? chat->stop_tokens(stop_tokens) : stop_tokens;
 }
 
+std::optional<Error> ServedModel::no_tokens() const {
+  if (transcriber == nullptr) return std::nullopt;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("'{}' turns speech into text and answers nothing else: send files to "
+                           "/v1/audio/transcriptions or /v1/audio/translations",
+                           id),
+               "model"};
+}
+
+std::optional<Error> ServedModel::no_transcription() const {
+  if (transcriber != nullptr) return std::nullopt;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("'{}' reads text and hears nothing: files with speech are for a Whisper "
+                           "model",
+                           id),
+               "model"};
+}
+
 std::optional<Error> ServedModel::no_chat() const {
   if (chat) return std::nullopt;
   return Error{ErrorCode::kUnsupported,

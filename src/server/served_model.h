@@ -26,6 +26,7 @@
 #include "server/grammar_store.h"
 #include "server/token_sets.h"
 #include "server/vector_use.h"
+#include "speech/transcriber.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::server {
@@ -132,6 +133,9 @@ struct ServedModel {
   std::shared_ptr<AdapterRegistry> adapters = {};
   // Set: this is what answers requests for one of them, and has its name and no other.
   std::shared_ptr<const AdapterHold> adapter = {};
+  // Set: it turns speech into text and does nothing else; its engine is idle and refuses all.
+  speech::Transcriber* transcriber = nullptr;
+  int64_t audio_bytes_max = 0;  // of a file
 
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;
@@ -145,6 +149,9 @@ struct ServedModel {
   bool is_stuck() const;  // a step does not end, as its watchdog sees it
   // Why there are no conversations, or no text in this field; nothing if there are.
   std::optional<Error> no_chat() const;
+  // Why it makes no tokens and no vectors, or no text of speech; nothing if it does.
+  std::optional<Error> no_tokens() const;
+  std::optional<Error> no_transcription() const;
   std::optional<Error> no_text(std::string_view field, TextUse use) const;
   // The chat format's stop tokens and generation_config's, each once.
   std::vector<TokenId> all_stop_tokens() const;

@@ -333,11 +333,13 @@ void rerank_any(Call call, Services& services) {
   run_request(std::move(call), services, std::make_unique<EitherReranking>(), Work::kPooled);
 }
 
-// Of the model that was asked first, an encoder where there is one.
+// Of the model that was asked first, one that makes no text where there is one.
 void tei_info(Call call, Services& services) {
   const auto models = services.catalogue.serving();
-  const auto is_encoder = [](const auto& model) { return model->engine.capacity().whole_prompts; };
-  auto found = std::ranges::find_if(models, is_encoder);
+  const auto makes_vectors = [](const auto& model) {
+    return !model->engine.capacity().generates();
+  };
+  auto found = std::ranges::find_if(models, makes_vectors);
   if (found == models.end()) found = models.begin();
   if (found == models.end()) return call.send(services.no_model(""));
   const ServedModel& model = **found;

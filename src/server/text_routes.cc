@@ -1,6 +1,8 @@
 // One text continued in other servers' words: llama.cpp's /completion, TGI's and SGLang's
 // /generate, on the way of a completion; what llama.cpp's clients ask of the server beside
 // (/props, /slots, /apply-template); and why there are no images and no sound.
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/text_request.h"
+#include "base/check.h"
 #include "base/json_writer.h"
 #include "server/answer_guide.h"
 #include "server/chat_prompt.h"
@@ -235,16 +238,26 @@ void llama_slots(Call call, Services& services) {
 
 // A modality that no model here has: not an address that nobody knows.
 void modality_missing(Call call, Services&) {
+  struct Missing {
+    std::string_view path;
+    std::string_view reason;
+  };
+  constexpr std::array<Missing, 4> kMissing = {
+      {{"/v1/images/", "the models that this server runs read and write text, and no images"},
+       {"/v1/videos", "the models that this server runs read and write text, and no videos"},
+       {"/v1/moderations",
+        "no model here judges by OpenAI's categories; a classifier's labels are at /classify"},
+       {"/v1/realtime",
+        "no model here hears or speaks; text over a WebSocket is answered at /v1/responses"}}};
   const std::string& path = call.request.path;
-  const std::string_view what = path.starts_with("/v1/images/") ? "images" : "sound";
-  call.send(
-      {.status = 501,
-       .message = fmt::format("{} is not answered here: the models that this server runs read "
-                              "and write text, and no {}",
-                              path, what),
-       .type = "invalid_request_error",
-       .param = {},
-       .code = "modality_not_supported"});
+  const auto* const missing = std::ranges::find_if(
+      kMissing, [&](const Missing& one) { return path.starts_with(one.path); });
+  CHECK(missing != kMissing.end());
+  call.send({.status = 501,
+             .message = fmt::format("{} is not answered here: {}", path, missing->reason),
+             .type = "invalid_request_error",
+             .param = {},
+             .code = "modality_not_supported"});
 }
 
 }  // namespace pelton::server

@@ -134,10 +134,11 @@ TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
 
 TEST_F(TextRoutes, AModalityThatIsMissingIsNoUnknownAddress) {
   for (const char* const path :
-       {"/v1/images/generations", "/v1/audio/speech", "/v1/audio/transcriptions"}) {
+       {"/v1/images/generations", "/v1/audio/speech", "/v1/videos", "/v1/moderations"}) {
     const Json answer = ask(path, "{}", 501);
     EXPECT_EQ(answer.find("error")->string("code"), "modality_not_supported") << path;
   }
+  EXPECT_EQ(fixture_.get("/v1/realtime").status, 501);
 }
 
 TEST_F(TextRoutes, PoolingIsEmbeddingsByOtherNames) {

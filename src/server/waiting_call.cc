@@ -94,7 +94,10 @@ void Services::prepare_beside(Call call, Length length, std::function<void()> wo
       [this, then = std::move(then)](Call prepared, const std::optional<Error>& error) {
         if (!error) return then(std::move(prepared));
         const int64_t retry_ns = preparation.retry_after_ns();
-        if (error->code == ErrorCode::kOverloaded) {
+        if (prepared.model == nullptr) {
+          return prepared.send(access_control.with_retry(*error, retry_ns));
+        }
+        if (error->code == ErrorCode::kOverloaded && prepared.ticket != nullptr) {
           access_control.refund_request(prepared.caller);
         }
         prepared.send(access_control.overloaded(*error, *prepared.model->state->refusals,

@@ -147,16 +147,28 @@ std::vector<gateway::CostCandidate> Dispatcher::candidates(std::span<const Repli
   return all;
 }
 
-// As gateway::Fleet::price_fetches_of().
-void Dispatcher::price_fetches(std::span<const kv::BlockHash> names,
-                               std::span<gateway::CostCandidate> all) {
-  if (!pace_.token_s()) return;
+// What each has said itself that it has.
+void Dispatcher::note_held(std::span<const kv::BlockHash> names,
+                           std::span<gateway::CostCandidate> all) {
   std::vector<int> blocks(all.size());
   view_.find_held(names, options_.groups.tail_blocks, blocks);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].held_tokens = int64_t{blocks[i]} * options_.block_tokens;
+  }
+}
+
+// As gateway::Fleet::price_fetches_of().
+void Dispatcher::price_fetches(int64_t now_ns, std::span<gateway::CostCandidate> all) {
+  if (!paces_.token_s()) return;
   std::vector<int64_t> held;
-  for (const int count : blocks) held.push_back(int64_t{count} * options_.block_tokens);
+  for (const gateway::CostCandidate& one : all) held.push_back(one.held_tokens);
   const std::vector<uint32_t> exchange(all.size(), 1);
-  gateway::price_fetches({.held = held, .exchange = exchange, .token_s = pace_.token_s()}, all);
+  gateway::price_fetches(
+      {.held = held,
+       .exchange = exchange,
+       .token_s = paces_.token_s(),
+       .pair_token_s = [&](size_t from, size_t to) { return fetch_token_s(now_ns, from, to); }},
+      all);
 }
 
 // All of them compute alike and exchange what they have computed.
@@ -173,12 +185,17 @@ std::optional<gateway::SplitPair> Dispatcher::best_pair(
     decode[i].usable = all[i].usable && cluster::decodes(replicas[i].role);
   }
   const std::vector<uint32_t> exchange(all.size(), options_.exchanges ? 1 : 0);
-  return gateway::choose_pair({.request = request,
-                               .block_tokens = named,
-                               .fetch_token_s = pace_.token_s(),
-                               .handoff = options_.split.handoff},
-                              {.prefill = prefill, .decode = decode, .exchange = exchange},
-                              asked.draw);
+  return gateway::choose_pair(
+      {.request = request,
+       .block_tokens = named,
+       .fetch_token_s = paces_.token_s(),
+       .handoff = options_.split.handoff},
+      {.prefill = prefill,
+       .decode = decode,
+       .exchange = exchange,
+       .fetch_token_s = [&](size_t from,
+                            size_t to) { return fetch_token_s(asked.now_ns, from, to); }},
+      asked.draw);
 }
 
 // As gateway::Fleet::choose().
@@ -211,7 +228,8 @@ bool Dispatcher::stays(const Asked& asked, const gateway::CostRequest& request, 
   return asked.may_stay && asked.source >= 0 &&
          !gateway::is_left({.request = request,
                             .block_tokens = named,
-                            .fetch_token_s = pace_.token_s(),
+                            .fetch_token_s = fetch_token_s(
+                                asked.now_ns, static_cast<size_t>(asked.source), chosen),
                             .handoff = options_.split.handoff},
                            all[static_cast<size_t>(asked.source)], all[chosen]);
 }
@@ -220,17 +238,23 @@ void Dispatcher::name_peer(const Asked& asked, int64_t named, size_t chosen,
                            std::span<const gateway::CostCandidate> all) {
   if (!options_.exchanges) return;
   std::vector<int64_t> hits(all.size(), 0);
+  std::vector<double> times;
+  if (paces_.token_s()) times.resize(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     const bool is_source = asked.source == static_cast<int>(i);
     if (asked.source >= 0 && !is_source) continue;
-    hits[i] = is_source ? named : std::min(all[i].hit_tokens, named);
+    // What was only sent to one is not there yet.
+    hits[i] = is_source ? named : std::min({all[i].hit_tokens, all[i].held_tokens, named});
+    if (!times.empty()) times[i] = fetch_token_s(asked.now_ns, i, chosen).value_or(0);
   }
   const std::optional<gateway::PrefixSource> peer =
       gateway::choose_peer({.hits = hits,
                             .chosen = chosen,
                             .chosen_hit = all[chosen].hit_tokens,
                             .is_split = asked.source >= 0,
-                            .draw = asked.draw});
+                            .draw = asked.draw,
+                            .fetch_token_s = times,
+                            .compute_token_s = all[chosen].costs.prefill_token_s});
   if (!peer) return;
   chosen_.peer = static_cast<int>(peer->worker);
   chosen_.peer_tokens = peer->tokens;
@@ -242,7 +266,10 @@ int Dispatcher::choose_by_prefix(std::span<const ReplicaState> replicas, const A
   std::vector<int> hits(replicas.size());
   view_.find(names, options_.groups.tail_blocks, asked.now_ns, hits);
   std::vector<gateway::CostCandidate> all = candidates(replicas, asked, hits);
-  if (options_.exchanges && asked.source < 0) price_fetches(names, all);
+  if (options_.exchanges && asked.source < 0) {
+    note_held(names, all);
+    price_fetches(asked.now_ns, all);
+  }
   gateway::CostRequest request{.prompt_tokens = std::ssize(asked.prompt),
                                .output_tokens = static_cast<int64_t>(typical_output_)};
   const bool splits = options_.split.mode != gateway::SplitConfig::Mode::kOff;

@@ -100,9 +100,10 @@ class Dispatcher {
     double step_s = 0;  // of a further token, predicted
   };
   const Chosen& chosen() const { return chosen_; }
-  // A replica went on with an answer after so long; it fetched so much.
-  void note_hand_over(double seconds, double step_s, int64_t fetched_tokens) {
-    pace_.note(seconds, step_s, fetched_tokens);
+  // A replica went on with another one's answer after so long; it fetched so much from there.
+  void note_hand_over(int64_t now_ns, gateway::FetchPaces::Link link, double seconds, double step_s,
+                      int64_t fetched_tokens) {
+    paces_.note(now_ns, link, seconds, step_s, fetched_tokens);
   }
   // The replica's index; -1: none is up.
   int choose(std::span<const ReplicaState> replicas, const Asked& asked);
@@ -110,6 +111,7 @@ class Dispatcher {
   double predicted_s() const { return predicted_s_; }
   // All of them have reported: what it had sent before is in that.
   void note_report();
+  void note_report(int replica) { sent_[static_cast<size_t>(replica)] = {}; }
   bool is_far(size_t replica) const {
     return static_cast<int>(replica) % options_.zones != options_.zone;
   }
@@ -132,7 +134,11 @@ class Dispatcher {
   std::optional<size_t> choose_by_cost(std::span<const ReplicaState> replicas, const Asked& asked,
                                        const gateway::CostRequest& request, int64_t named,
                                        std::vector<gateway::CostCandidate>& all);
-  void price_fetches(std::span<const kv::BlockHash> names, std::span<gateway::CostCandidate> all);
+  void note_held(std::span<const kv::BlockHash> names, std::span<gateway::CostCandidate> all);
+  void price_fetches(int64_t now_ns, std::span<gateway::CostCandidate> all);
+  std::optional<double> fetch_token_s(int64_t now_ns, size_t from, size_t to) const {
+    return paces_.token_s(now_ns, {.from = from, .to = to});
+  }
   bool stays(const Asked& asked, const gateway::CostRequest& request, int64_t named,
              std::span<const gateway::CostCandidate> all, size_t chosen) const;
   std::optional<gateway::SplitPair> best_pair(std::span<const ReplicaState> replicas,
@@ -148,7 +154,7 @@ class Dispatcher {
   double typical_output_ = 256;
   double predicted_s_ = 0;
   Chosen chosen_;
-  gateway::FetchPace pace_;
+  gateway::FetchPaces paces_;  // replicas are their indices
   struct Sent {
     int requests = 0;
     int64_t tokens = 0;

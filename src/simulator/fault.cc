@@ -12,28 +12,28 @@ namespace pelton::simulator {
 namespace {
 
 constexpr size_t kFaultsMax = 100'000;
+constexpr int kGatewaysMax = 64;  // of a simulation
 constexpr std::pair<Fault::Kind, std::string_view> kKinds[] = {
-    {Fault::Kind::kCrash, "crash"},
-    {Fault::Kind::kSlow, "slow"},
-    {Fault::Kind::kStepError, "step_error"},
-    {Fault::Kind::kSlowStart, "slow_start"},
-    {Fault::Kind::kStartError, "start_error"},
-    {Fault::Kind::kStockOut, "stock_out"}};
+    {Fault::Kind::kCrash, "crash"},          {Fault::Kind::kSlow, "slow"},
+    {Fault::Kind::kStepError, "step_error"}, {Fault::Kind::kCut, "cut"},
+    {Fault::Kind::kLossy, "lossy"},          {Fault::Kind::kLate, "late"},
+    {Fault::Kind::kSlowStart, "slow_start"}, {Fault::Kind::kStartError, "start_error"},
+    {Fault::Kind::kStockOut, "stock_out"},   {Fault::Kind::kFactsCut, "facts_cut"}};
 
 // A member that is ignored would be another fault than the one that is meant.
 Result<void> check_members(const Json& json, const std::string& name) {
   if (!json.is_object()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be an object", name), "faults"};
   }
-  static const std::vector<std::string> kKeys = {"kind",    "replica", "at_s",
-                                                 "until_s", "factor",  "count"};
+  static const std::vector<std::string> kKeys = {"kind",  "replica", "at_s",  "until_s", "factor",
+                                                 "count", "gateway", "share", "delay_s"};
   for (const auto& [key, value] : json.as_object()) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{} has no member '{}', but {}", name, key, fmt::join(kKeys, ", ")),
                    "faults"};
     }
-    const bool is_whole = key == "replica" || key == "count";
+    const bool is_whole = key == "replica" || key == "gateway" || key == "count";
     const bool is_sound =
         key == "kind" || (is_whole ? json.integer(key).has_value() : json.number(key).has_value());
     if (is_sound) continue;
@@ -41,6 +41,26 @@ Result<void> check_members(const Json& json, const std::string& name) {
                  fmt::format("{}.{} must be {} number", name, key, is_whole ? "a whole" : "a"),
                  key};
   }
+  return {};
+}
+
+Result<void> read_of_network(const Json& json, const std::string& name, Fault& fault) {
+  const auto bad = [&](const char* field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} {}", name, field, what), field};
+  };
+  const int64_t gateway = json.integer("gateway").value_or(-1);
+  if (gateway < -1 || gateway >= kGatewaysMax) {
+    return bad("gateway", fmt::format("must be from 0 to {}", kGatewaysMax - 1));
+  }
+  fault.gateway = static_cast<int>(gateway);
+  fault.share = json.number("share").value_or(0);
+  if (!(fault.share >= 0 && fault.share <= 0.9)) return bad("share", "must be 0 to 0.9");
+  fault.delay_s = json.number("delay_s").value_or(0);
+  if (!(fault.delay_s >= 0 && fault.delay_s <= 60))
+    return bad("delay_s", "must be 0 to 60 seconds");
+  // One without would be none.
+  if (fault.kind == Fault::Kind::kLossy && fault.share == 0) return bad("share", "is missing");
+  if (fault.kind == Fault::Kind::kLate && fault.delay_s == 0) return bad("delay_s", "is missing");
   return {};
 }
 
@@ -55,8 +75,8 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
                                   [&](const auto& one) { return one.second == kind; });
   if (known == std::end(kKinds)) {
     return bad("kind",
-               "must be crash, slow or step_error, and of a fleet that is scaled slow_start, "
-               "start_error or stock_out");
+               "must be crash, slow or step_error, of the network cut, lossy or late, and of a "
+               "fleet that is scaled slow_start, start_error, stock_out or facts_cut");
   }
   fault.kind = known->first;
   const int64_t replica = json.integer("replica").value_or(0);
@@ -75,6 +95,7 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
   const int64_t count = json.integer("count").value_or(1);
   if (count < 1 || count > 1'000'000) return bad("count", "must be 1 to 1000000");
   fault.count = static_cast<int>(count);
+  TRY(read_of_network(json, name, fault));
   return fault;
 }
 

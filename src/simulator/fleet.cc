@@ -19,7 +19,6 @@ namespace {
 constexpr uint64_t kListenerStream = 0x646F6F7273;
 constexpr uint64_t kGatewayStream = 0x67617465;
 constexpr uint64_t kAdapterStream = 0x6C6F7261;
-constexpr uint64_t kReportStream = 0x7265706F7274;
 
 // Of one replica's KV cache in one step, at most: each block that is stored may push another one
 // out, in each group.
@@ -110,6 +109,7 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
   }
   heard_.resize(dispatchers_.size());
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
+  step_costs_ = step_costs(times, options.replica.capacity);
   if (!options.autoscaling) return;
   const double assumed_s = options.autoscaling->service_s_assumed;
   control_.emplace(PoolControl::Options{
@@ -117,9 +117,10 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
       .slots = options.replica.capacity.sequences_max,
       .service_s_assumed = assumed_s > 0
                                ? assumed_s
-                               : service_s_assumed(workload::offered_load(workload),
-                                                   step_costs(times, options.replica.capacity)),
-      .model = model_of(step_costs(times, options.replica.capacity), options.replica.capacity),
+                               : service_s_assumed(workload::offered_load(workload), step_costs_),
+      .model = model_of(step_costs_, options.replica.capacity),
+      .facts_are_cut = std::ranges::any_of(
+          options.faults, [](const Fault& one) { return one.kind == Fault::Kind::kFactsCut; }),
       .seed = options.seed});
   for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
 }
@@ -155,6 +156,7 @@ SimulationResult Fleet::run() {
   for (size_t i = 0; i < workload_.conversations.size(); ++i) {
     add_turn(i, 0, nanoseconds(workload_.at_s[i]));
   }
+  if (options_.has_network()) begin_network();
   if (control_) tick(0);
   const int64_t end_ns = options_.duration_s ? nanoseconds(*options_.duration_s) : INT64_MAX;
   while (!events_.empty() && events_.top().at_ns <= end_ns) {
@@ -168,7 +170,7 @@ SimulationResult Fleet::run() {
       --faults_left;
     }
     ++result_.events;
-    if (report_ns_ > 0 && event.at_ns >= next_report_ns_) report(event.at_ns);
+    if (report_ns_ > 0 && !network_ && event.at_ns >= next_report_ns_) report(event.at_ns);
     handle(event);
   }
   if (options_.replica.checks && !options_.duration_s) check_ledgers();
@@ -196,8 +198,11 @@ SimulationResult Fleet::run() {
                        .failed_starts = control_->failed_starts(),
                        .direction_changes = control_->direction_changes(),
                        .held_s = control_->held_seconds(),
+                       .facts_unheard = control_->facts_unheard(),
+                       .decisions_held = control_->decisions_held(),
                        .history = control_->history()};
   }
+  if (network_) result_.network = network_->counts();
   return std::move(result_);
 }
 
@@ -233,6 +238,34 @@ void Fleet::handle(const Event& event) {
       return;
     case Event::Kind::kDelivered:
       return deliver(event.at_ns, event.index);
+    default:
+      return handle_network(event);
+  }
+}
+
+void Fleet::handle_network(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::kAsked:
+      return reach(event.at_ns, event.index);
+    case Event::Kind::kAnswered:
+      return hear(event.at_ns, event.index);
+    case Event::Kind::kCancelled: {
+      const auto replica = static_cast<size_t>(legs_[static_cast<size_t>(event.index)].replica);
+      replicas_[replica]->cancel(event.index);
+      return schedule(replica);
+    }
+    case Event::Kind::kSentBack:
+      return send_back(event.at_ns, event.index);
+    case Event::Kind::kStandsStill:
+      --idle_events_;
+      return stand_still(event.at_ns, event.index);
+    case Event::Kind::kBroken:
+      return break_off(event.at_ns, event.index, event.version);
+    case Event::Kind::kLooks:
+      --idle_events_;
+      return look(event.at_ns);
+    default:
+      CHECK(false, "an event of no kind");
   }
 }
 
@@ -293,6 +326,7 @@ void Fleet::observe(size_t replica) {
   states_[replica].running = replicas_[replica]->running_count();
   states_[replica].queued = replicas_[replica]->queued_count();
   states_[replica].slots = options_.replica.capacity.sequences_max;
+  if (network_) states_[replica].queued += flying_to_[replica];
   if (control_) states_[replica].kv_used = replicas_[replica]->kv_used();
   if (!looks_at_prefixes()) return;
   states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
@@ -342,6 +376,7 @@ void Fleet::note_lost(size_t replica) {
   for (Heard& heard : heard_) {
     std::erase_if(heard.unreported, [&](const auto& one) { return one.first == replica; });
   }
+  if (network_ && report_ns_ > 0) return;  // gateways hear of it later
   for (const auto& one : dispatchers_) one->note_lost(static_cast<int>(replica));
 }
 
@@ -381,15 +416,23 @@ void Fleet::arrive(int64_t now_ns, int64_t request) {
 
 void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaState> states) {
   Request& sent = requests_[static_cast<size_t>(request)];
-  const auto gateway = static_cast<size_t>(
-      base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
-  if (report_ns_ > 0) states = seen_states(gateway);
+  // Its client's connection stays where it is.
+  const bool stays = network_ && (sent.retries > 0 || sent.waits_since_ns >= 0);
+  const auto gateway =
+      stays ? sent.gateway
+            : static_cast<size_t>(base::random_bits(options_.seed ^ kGatewayStream, routed_) %
+                                  dispatchers_.size());
   sent.gateway = gateway;
+  if (report_ns_ > 0 || (network_ && !control_)) states = seen_states(now_ns, gateway);
   Dispatcher::Asked asked = asked_of(now_ns, sent);
   asked.may_split =
       records_[static_cast<size_t>(request)].output_tokens == 0 && asked.output_max > 1;
   sent.replica = dispatchers_[gateway]->choose(states, asked);
-  if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
+  if (sent.replica < 0) {
+    if (network_ && !control_) return wait_for_replica(now_ns, request);
+    return fail(now_ns, request, "no replica is up");
+  }
+  sent.waits_since_ns = -1;
   sent.sent_ns = now_ns;
   sent.source_hit_tokens = -1;
   sent.predicted_s = dispatchers_[gateway]->predicted_s();
@@ -424,7 +467,7 @@ void Fleet::schedule(size_t replica) {
 void Fleet::wake(int64_t now_ns, size_t replica) {
   updates_.clear();
   replicas_[replica]->wake(now_ns, updates_);
-  for (const Replica::Update& update : updates_) take(update);
+  for (const Replica::Update& update : updates_) network_ ? say(update) : take(update);
   exchange(now_ns, replica);
   if (looks_at_prefixes()) note_events(replica, replicas_[replica]->take_kv_events());
   schedule(replica);
@@ -516,6 +559,7 @@ void Fleet::check_token(size_t request, TokenId token) const {
 // When all is answered: whoever left has gone from its replica too, and nobody holds a block.
 void Fleet::check_ledgers() {
   CHECK(held_.empty() && open_ == 0, "requests are held for ever");
+  CHECK(flights_.empty(), "gateways wait for answers that nobody wants");
   CHECK(!control_ || (control_->held() == 0 && control_->in_service() == 0), "demand left over");
   for (const std::unique_ptr<Replica>& replica : replicas_) {
     updates_.clear();
@@ -556,7 +600,7 @@ void Fleet::finish(int64_t now_ns, int64_t request) {
   }
   Request& done = requests_[index];
   done.done = true;
-  drop_beside(request);
+  drop_beside(now_ns, request);
   end_split(done, result_.travel.ended);
   if (control_ && records_[index].ok && done.retries == 0) note_served(records_[index], done);
   note_finished(now_ns, done);

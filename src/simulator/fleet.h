@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "base/random.h"
+#include "cluster/worker_health.h"
 #include "cost_model/step_time.h"
+#include "simulator/network.h"
 #include "simulator/shared_links.h"
 #include "simulator/simulation.h"
 #include "workload/draws.h"
@@ -26,6 +28,7 @@ inline int64_t nanoseconds(double seconds) {
 }
 
 inline constexpr uint64_t kRouterStream = 0x726F75746572;
+inline constexpr uint64_t kReportStream = 0x7265706F7274;
 
 int replicas_max(const SimulationOptions& options);
 // A turn's tokens behind those of the turns before it.
@@ -45,6 +48,14 @@ struct Event {
     kHoldEnds,
     kLinkEnds,   // of some transfer, if `version` is the links'
     kDelivered,  // the part of a fetch that is on its way
+    // Of the network between gateways and replicas, `index` a leg:
+    kAsked,        // it has reached its replica
+    kAnswered,     // the next thing that its replica says reaches its gateway
+    kCancelled,    // that nobody wants it any more has reached its replica
+    kSentBack,     // its gateway hears that the replica which was meant is gone
+    kStandsStill,  // what its replica said has not come for too long
+    kBroken,       // `index` a connection: its replica has died, of all legs below `version`
+    kLooks,        // gateways look at replicas, and these report
   };
 
   int64_t at_ns = 0;
@@ -76,6 +87,8 @@ struct Request {
   bool is_held = false;
   bool is_returned = false;  // its replica has died: the gateway has it again
   bool done = false;
+  int free_retries = 0;         // of `retries`, those that are not counted against it
+  int64_t waits_since_ns = -1;  // for a replica that can be reached; -1: it does not
   // Where it is split, until it is handed over.
   bool splits = false;
   bool decides_late = false;     // whether it does: with the first token
@@ -103,6 +116,36 @@ struct Leg {
   int replica = -1;
   Kind kind = Kind::kWhole;
   bool is_over = false;
+};
+
+// What of a leg is on its way between its gateway and its replica.
+struct Flight {
+  size_t gateway = 0;
+  int64_t start = 0;  // of the replica, that is meant
+  std::optional<request::GenerationRequest> asked = {};
+  std::deque<Replica::Update> answers = {};
+  int64_t comes_ns = 0;      // the last of them
+  bool is_broken = false;    // nothing further comes
+  std::string refusal = {};  // why its replica did not take it, which it then says
+};
+
+// What a gateway has heard of a replica, and what is on its way.
+struct Watch {
+  struct Report {
+    int64_t comes_ns = 0;
+    int64_t start = 0;
+    cluster::WorkerLoad load;
+    ReplicaState state;
+    std::vector<kv::Event> events;
+    bool is_doubled = false;
+  };
+  cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
+  int64_t start = -1;           // of the replica, that it is in touch with
+  bool has_begun_anew = false;  // what it was asked before is lost
+  int64_t down_ns = -1;         // since when it is down; -1: it is not
+  int64_t reopened_ns = 0;
+  std::deque<Report> reports;
+  int64_t comes_ns = 0;  // the last of them
 };
 
 // What one replica fetches from another.
@@ -145,6 +188,7 @@ class Fleet {
   }
   void add_turn(size_t conversation, size_t turn, int64_t due_ns);
   void handle(const Event& event);
+  void handle_network(const Event& event);
   void send_due(int64_t now_ns);
   void send(int64_t now_ns, int64_t request);
   void arrive(int64_t now_ns, int64_t request);
@@ -164,17 +208,49 @@ class Fleet {
   void take(const Replica::Update& update);
   void take_whole(int64_t number, const Replica::Update& update);
   // Of requests that are split (fleet_split.cc).
-  std::span<const ReplicaState> seen_states(size_t gateway);
+  std::span<const ReplicaState> seen_states(int64_t now_ns, size_t gateway);
   Dispatcher::Asked asked_of(int64_t now_ns, const Request& request);
   int64_t submit(int64_t now_ns, int64_t request, int replica, Leg::Kind kind);
-  void cancel(int64_t leg);
+  void cancel(int64_t now_ns, int64_t leg);
   void fetch_ahead(int64_t now_ns, int64_t request, int decoder);
   void consider_split(int64_t now_ns, int64_t request);
   void hand_over(int64_t now_ns, int64_t request, int preferred);
   static void end_split(Request& request, int64_t& outcome);
   void end_warm_up(int64_t now_ns, const Leg& leg, const Replica::Update& update);
-  void drop_beside(int64_t request);
+  void drop_beside(int64_t now_ns, int64_t request);
   void lose_legs(int64_t now_ns, size_t replica);
+  // Of the network (fleet_network.cc).
+  enum class Charge { kNone, kOne };  // of what a request may be sent again
+  void begin_network();
+  void connect(int64_t now_ns, size_t gateway, size_t replica, int64_t start);
+  void send_over(int64_t now_ns, int64_t leg, request::GenerationRequest asked);
+  void watch_silence(int64_t now_ns, int64_t leg, std::optional<int64_t> comes_ns);
+  void reach(int64_t now_ns, int64_t leg);
+  void say(const Replica::Update& update);
+  void hear(int64_t now_ns, int64_t leg);
+  void refused(int64_t now_ns, int64_t leg, const std::string& why);
+  void cancel_over(int64_t now_ns, int64_t leg);
+  void send_back(int64_t now_ns, int64_t leg);
+  void stand_still(int64_t now_ns, int64_t leg);
+  void break_connections(int64_t now_ns, size_t replica);
+  void break_off(int64_t now_ns, int64_t connection, int64_t legs);
+  void lose_at(int64_t now_ns, size_t gateway, size_t replica, int64_t legs, Charge charge);
+  void lose_older(int64_t now_ns, size_t gateway, size_t replica, int64_t start);
+  void lose_leg(int64_t now_ns, int64_t leg, Charge charge);
+  void lose_request(int64_t now_ns, int64_t number, const std::string& why);
+  void look(int64_t now_ns);
+  void look_at(int64_t now_ns, size_t gateway, size_t replica);
+  void send_reports(int64_t now_ns, size_t replica);
+  void take_reports(int64_t now_ns, size_t gateway, size_t replica);
+  void wait_for_replica(int64_t now_ns, int64_t request);
+  void send_waiting(int64_t now_ns);
+  bool is_reached(int64_t now_ns, size_t gateway, size_t replica) const;
+  bool is_alive(size_t replica) const {
+    return states_[replica].is_up || (control_ && control_->drains(static_cast<int>(replica)));
+  }
+  Watch& watch(size_t gateway, size_t replica) {
+    return watches_[gateway * states_.size() + replica];
+  }
   // Of what replicas fetch from each other (fleet_transfers.cc).
   void exchange(int64_t now_ns, size_t replica);
   void begin_fetch(int64_t now_ns, size_t replica, kv::PeerFetch asked);
@@ -237,6 +313,13 @@ class Fleet {
   std::map<int64_t, int64_t> moving_;  // by transfer, its fetch
   int64_t next_fetch_ = 0;
   int64_t links_version_ = 0;
+  std::optional<Network> network_;
+  std::vector<Watch> watches_;         // by gateway, of every replica
+  std::vector<int64_t> starts_;        // of replicas: how often each has begun anew
+  std::map<int64_t, Flight> flights_;  // by leg, of those that are not over
+  std::vector<int> flying_to_;         // legs on their way, by replica
+  std::deque<int64_t> waiting_;        // requests for which no replica can be reached
+  std::vector<ReplicaState> reached_;
   std::optional<PoolControl> control_;
   std::deque<int64_t> held_;               // requests for which no replica has a free slot
   std::vector<ReplicaState> free_states_;  // of the replicas as send_held() sees them
@@ -254,6 +337,7 @@ class Fleet {
   std::vector<report::RequestRecord> records_;
   std::vector<Replica::Update> updates_;
   SimulationResult result_;
+  cluster::StepCosts step_costs_;  // of each replica
   const int64_t out_ns_ = nanoseconds(options_.overhead.out_s);
   int64_t orders_ = 0;
   uint64_t routed_ = 0;     // drawn

@@ -21,7 +21,9 @@ void Fleet::send_held(int64_t now_ns) {
     free_states_ = states_;
     // Those that only compute prompts answer nobody, and have a line of their own.
     bool any = false;
-    for (ReplicaState& one : free_states_) {
+    for (size_t i = 0; i < free_states_.size(); ++i) {
+      ReplicaState& one = free_states_[i];
+      one.is_up = one.is_up && (!network_ || is_reached(now_ns, 0, i));
       if (!cluster::decodes(one.role)) continue;
       one.is_up = one.is_up && one.running + one.queued < one.slots;
       any = any || one.is_up;
@@ -64,13 +66,14 @@ void Fleet::retire_if_empty(int64_t now_ns, size_t replica) {
   counts_[replica] += replicas_[replica]->counts();
   lose_transfers(now_ns, replica);
   replicas_[replica] = make_replica(replica);  // what it had cached is gone with it
+  if (network_) ++starts_[replica];
   note_lost(replica);
   schedule(replica);
 }
 
 // Nothing is to come but decisions about replicas that nobody asks anything of.
 bool Fleet::only_scaling_left() const {
-  return !control_ || (held_.empty() && open_ == 0);
+  return (!control_ && !network_) || (held_.empty() && open_ == 0);
 }
 
 void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
@@ -102,8 +105,6 @@ void Fleet::end_fault(const Fault& fault) {
   }
 }
 
-// What had not answered yet is sent elsewhere, and what had too if answers go on; otherwise that is
-// an error to its client.
 void Fleet::crash(int64_t now_ns, size_t replica) {
   counts_[replica] += replicas_[replica]->counts();
   states_[replica].is_up = false;
@@ -113,23 +114,15 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
   note_lost(replica);
   if (control_) control_->note_died(static_cast<int>(replica), now_ns);
   schedule(replica);
+  if (network_) {
+    ++starts_[replica];
+    return break_connections(now_ns, replica);
+  }
   const size_t known = requests_.size();
   for (size_t i = 0; i < known; ++i) {
-    Request& request = requests_[i];
+    const Request& request = requests_[i];
     if (request.done || request.replica != static_cast<int>(replica)) continue;
-    const bool has_begun = records_[i].first_byte_ns >= 0;
-    drop_beside(static_cast<int64_t>(i));
-    const bool was_split = std::exchange(request.splits, false);
-    if (has_begun && (options_.answers_go_on || was_split)) {
-      ++result_.moved;
-      redispatch(now_ns, static_cast<int64_t>(i));
-      continue;
-    }
-    if (has_begun || request.retries >= options_.retries_max) {
-      fail(now_ns, static_cast<int64_t>(i), "its replica died");
-      continue;
-    }
-    redispatch(now_ns, static_cast<int64_t>(i));
+    lose_request(now_ns, static_cast<int64_t>(i), "its replica died");
   }
   lose_legs(now_ns, replica);
 }
@@ -191,7 +184,7 @@ void Fleet::leave(int64_t now_ns, int64_t request) {
   if (sent.done || records_[index].first_byte_ns >= 0) return;
   ++result_.left;
   if (std::exchange(sent.is_held, false)) std::erase(held_, request);
-  if (sent.replica >= 0) cancel(sent.leg);
+  if (sent.replica >= 0) cancel(now_ns, sent.leg);
   records_[index].error = "its client left";
   finish(now_ns, request);
 }
@@ -210,11 +203,11 @@ bool Fleet::tries_again(int64_t now_ns, int64_t request) {
   ++sent.attempts;
   ++result_.client_retries;
   note_finished(now_ns, sent);
-  drop_beside(request);
+  drop_beside(now_ns, request);
   sent.splits = false;
   sent.decoders_tried = 0;
   sent.replica = -1;
-  sent.retries = 0;
+  sent.retries = sent.free_retries = 0;
   sent.answer.clear();
   report::RequestRecord& record = records_[index];
   record.first_byte_ns = record.first_text_ns = -1;

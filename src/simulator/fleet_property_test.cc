@@ -57,12 +57,26 @@ Autoscaling a_scaling(Dice& dice) {
 
 Fault a_fault(Dice& dice, int replicas, bool is_scaled) {
   const double at_s = dice.number(0, 20);
-  return {.kind = static_cast<Fault::Kind>(dice.roll(0, is_scaled ? 5 : 2)),
+  const Fault::Kind last = is_scaled ? Fault::Kind::kFactsCut : Fault::Kind::kLate;
+  return {.kind = static_cast<Fault::Kind>(dice.roll(0, static_cast<int>(last))),
           .replica = dice.roll(0, replicas - 1),
           .at_s = at_s,
           .until_s = at_s + dice.number(0.1, 20),
           .factor = dice.number(0.5, 5),
-          .count = dice.roll(1, 3)};
+          .count = dice.roll(1, 3),
+          .share = dice.number(0.01, 0.9),
+          .delay_s = dice.number(0.001, 6)};
+}
+
+// Between gateways and replicas, and how late the autoscaler hears.
+void add_network(Dice& dice, SimulationOptions& options) {
+  if (dice.one_in(3)) options.network.round_trip_s = dice.number(0.001, 0.3);
+  if (dice.one_in(3)) options.network.loss = dice.number(0, 0.5);
+  if (options.has_network() && !options.autoscaling) options.answers_go_on = !dice.one_in(4);
+  if (!options.autoscaling) return;
+  if (dice.one_in(3)) options.autoscaling->facts_delay_s = dice.number(0, 15);
+  if (dice.one_in(3)) options.autoscaling->facts_lost = dice.number(0, 1);
+  if (options.has_network()) options.answers_go_on = dice.one_in(2);
 }
 
 SimulationOptions a_fleet(Dice& dice, uint64_t seed) {
@@ -98,6 +112,7 @@ SimulationOptions a_fleet(Dice& dice, uint64_t seed) {
   for (int i = dice.roll(0, 4); i > 0; --i) {
     options.faults.push_back(a_fault(dice, replicas, is_scaled));
   }
+  add_network(dice, options);
   return options;
 }
 
@@ -185,13 +200,25 @@ struct Happened {
   int64_t failed_starts = 0;
   int64_t drained = 0;
   int64_t answered = 0;
+  int64_t taken_back = 0;
+  int64_t sent_back = 0;
+  int64_t found_down = 0;
+  int64_t ignored = 0;
+  int64_t held_decisions = 0;
 
   void add(const SimulationResult& result) {
     left += result.left;
     retried += result.client_retries;
     redispatched += result.redispatched;
     for (const report::RequestRecord& record : result.records) answered += record.ok ? 1 : 0;
+    if (result.network) {
+      taken_back += result.network->taken_back;
+      sent_back += result.network->sent_back;
+      found_down += result.network->found_down;
+      ignored += result.network->ignored;
+    }
     if (!result.scaling) return;
+    held_decisions += result.scaling->decisions_held;
     failed_starts += result.scaling->failed_starts;
     for (const ScalingStep& step : result.scaling->history.steps()) drained += step.drained;
   }
@@ -227,8 +254,10 @@ TEST(FleetProperty, RandomFleetsWithFaultsLoseAndDoubleNothing) {
     SCOPED_TRACE("PELTON_SEED=" + std::to_string(first + static_cast<uint64_t>(i)));
     play(first + static_cast<uint64_t>(i), times, happened);
   }
-  for (const int64_t count_of : {happened.left, happened.retried, happened.redispatched,
-                                 happened.failed_starts, happened.drained, happened.answered}) {
+  for (const int64_t count_of :
+       {happened.left, happened.retried, happened.redispatched, happened.failed_starts,
+        happened.drained, happened.answered, happened.taken_back, happened.found_down,
+        happened.ignored, happened.held_decisions}) {
     EXPECT_GT(count_of, count / 50);
   }
 }

@@ -13,15 +13,19 @@ constexpr int kDecodersMax = 2;  // that are tried
 }  // namespace
 
 // As the gateway knows them.
-std::span<const ReplicaState> Fleet::seen_states(size_t gateway) {
+std::span<const ReplicaState> Fleet::seen_states(int64_t now_ns, size_t gateway) {
+  for (size_t i = 0; network_ && i < states_.size(); ++i) take_reports(now_ns, gateway, i);
   if (report_ns_ == 0) {
     for (size_t i = 0; i < states_.size(); ++i) observe(i);
-    return states_;
+    if (!network_) return states_;
+    reached_ = states_;
+    for (size_t i = 0; i < states_.size(); ++i) reached_[i].is_up = is_reached(now_ns, gateway, i);
+    return reached_;
   }
-  // That one is down its gateway hears at once.
+  // That one is down its gateway hears at once, where no network lies between them.
   std::vector<ReplicaState>& heard = heard_[gateway].states;
   for (size_t i = 0; i < states_.size(); ++i) {
-    heard[i].is_up = states_[i].is_up;
+    heard[i].is_up = network_ ? is_reached(now_ns, gateway, i) : states_[i].is_up;
     heard[i].role = states_[i].role;
   }
   return heard;
@@ -57,6 +61,11 @@ int64_t Fleet::submit(int64_t now_ns, int64_t request, int replica, Leg::Kind ki
                                      .ahead = kind == Leg::Kind::kAhead};
   }
   const auto leg = std::ssize(legs_);
+  if (network_) {
+    legs_.push_back({.request = request, .replica = replica, .kind = kind});
+    send_over(now_ns, leg, std::move(asked));
+    return leg;
+  }
   const auto index = static_cast<size_t>(replica);
   const Result<void> taken = replicas_[index]->submit(now_ns, leg, std::move(asked));
   if (!taken.ok()) {
@@ -68,8 +77,9 @@ int64_t Fleet::submit(int64_t now_ns, int64_t request, int replica, Leg::Kind ki
   return leg;
 }
 
-void Fleet::cancel(int64_t leg) {
+void Fleet::cancel(int64_t now_ns, int64_t leg) {
   if (leg < 0 || std::exchange(legs_[static_cast<size_t>(leg)].is_over, true)) return;
+  if (network_) return cancel_over(now_ns, leg);
   const auto replica = static_cast<size_t>(legs_[static_cast<size_t>(leg)].replica);
   replicas_[replica]->cancel(leg);
   schedule(replica);
@@ -83,7 +93,7 @@ void Fleet::fetch_ahead(int64_t now_ns, int64_t request, int decoder) {
   asked.source = asked.excluded = sent.replica;
   asked.preferred = decoder;
   asked.ahead = true;
-  const int target = dispatcher.choose(seen_states(sent.gateway), asked);
+  const int target = dispatcher.choose(seen_states(now_ns, sent.gateway), asked);
   if (target < 0 || dispatcher.chosen().peer < 0) return;
   sent.ahead_hit_tokens = dispatcher.chosen().hit_tokens;
   sent.ahead = submit(now_ns, request, target, Leg::Kind::kAhead);
@@ -103,7 +113,7 @@ void Fleet::consider_split(int64_t now_ns, int64_t request) {
   asked.source = asked.excluded = sent.replica;
   asked.preferred = ahead;
   asked.may_stay = sent.decides_late;
-  const int target = dispatcher.choose(seen_states(sent.gateway), asked);
+  const int target = dispatcher.choose(seen_states(now_ns, sent.gateway), asked);
   if (target < 0) return end_split(sent, result_.travel.no_decoder);
   if (std::exchange(sent.decides_late, false)) ++result_.travel.split;
   ++sent.decoders_tried;
@@ -135,8 +145,11 @@ void Fleet::end_warm_up(int64_t now_ns, const Leg& leg, const Replica::Update& u
   const int64_t found = std::min<int64_t>(update.cached_tokens, named);
   result_.travel.found_tokens += found;
   result_.travel.recomputed_tokens += named - found;
-  dispatchers_[sent.gateway]->note_hand_over(static_cast<double>(now_ns - sent.warm_up_ns) * 1e-9,
-                                             sent.step_s, found - std::min(sent.hit_tokens, found));
+  dispatchers_[sent.gateway]->note_hand_over(
+      now_ns,
+      {.from = static_cast<uint64_t>(sent.replica), .to = static_cast<uint64_t>(leg.replica)},
+      static_cast<double>(now_ns - sent.warm_up_ns) * 1e-9, sent.step_s,
+      found - std::min(sent.hit_tokens, found));
   hand_over(now_ns, leg.request, leg.replica);
 }
 
@@ -146,11 +159,11 @@ void Fleet::hand_over(int64_t now_ns, int64_t request, int preferred) {
   Dispatcher::Asked asked = asked_of(now_ns, sent);
   asked.source = asked.excluded = sent.replica;
   asked.preferred = preferred;
-  const int target = dispatchers_[sent.gateway]->choose(seen_states(sent.gateway), asked);
+  const int target = dispatchers_[sent.gateway]->choose(seen_states(now_ns, sent.gateway), asked);
   if (target < 0) return end_split(sent, result_.travel.no_decoder);
   const int64_t leg = submit(now_ns, request, target, Leg::Kind::kWhole);
   if (leg < 0) return end_split(sent, result_.travel.failed);
-  cancel(sent.leg);
+  cancel(now_ns, sent.leg);
   end_split(sent, result_.travel.handed_over);
   sent.leg = leg;
   sent.replica = target;
@@ -159,10 +172,10 @@ void Fleet::hand_over(int64_t now_ns, int64_t request, int preferred) {
 }
 
 // What is done beside its answer.
-void Fleet::drop_beside(int64_t request) {
+void Fleet::drop_beside(int64_t now_ns, int64_t request) {
   Request& sent = requests_[static_cast<size_t>(request)];
-  cancel(std::exchange(sent.ahead, -1));
-  cancel(std::exchange(sent.warm_up, -1));
+  cancel(now_ns, std::exchange(sent.ahead, -1));
+  cancel(now_ns, std::exchange(sent.warm_up, -1));
 }
 
 // Their replica has died, but not the one that talks.

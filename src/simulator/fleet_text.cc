@@ -159,15 +159,56 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "{}, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "{}{}{}{}modelled, not measured; {:.0f} times faster than real\n",
+      "{}{}{}{}{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       busy_text(all, replicas, result.duration_s), rows, slots, rows / slots * 100, all.steps,
       all.steps_failed, scaling_text(result), spread_text(options, result), zones_text(result),
       cached_share(result) * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
-      predictions_text(result), travel_text(options, result),
+      predictions_text(result), travel_text(options, result), network_text(result),
       result.duration_s / std::max(took_s, 1e-9));
+}
+
+std::string network_text(const SimulationResult& result) {
+  std::string text;
+  if (result.network) {
+    const NetworkCounts& counts = *result.network;
+    text = fmt::format(
+        "network: {} messages, {} copies lost, {} met a cut, {} given up; replicas found down {}, "
+        "connections that stood still {}; requests taken back {}, sent back {}, without a "
+        "replica for a while {}; messages nobody waited for {}\n",
+        counts.messages, counts.copies_lost, counts.cut_off, counts.given_up, counts.found_down,
+        counts.stood_still, counts.taken_back, counts.sent_back, counts.waited, counts.ignored);
+  }
+  if (result.scaling && result.scaling->facts_unheard > 0) {
+    text += fmt::format(
+        "the autoscaler heard nothing new {} times, and {} times kept all replicas for that\n",
+        result.scaling->facts_unheard, result.scaling->decisions_held);
+  }
+  return text;
+}
+
+std::string with_network(std::string json, const SimulationResult& result) {
+  if (!result.network && !(result.scaling && result.scaling->facts_unheard > 0)) return json;
+  json.resize(json.rfind('}'));
+  json += ",\"network\":";
+  base::JsonWriter w(json);
+  w.begin_object();
+  if (result.network) {
+    const NetworkCounts& counts = *result.network;
+    w.key("messages").number(counts.messages).key("copies_lost").number(counts.copies_lost);
+    w.key("cut_off").number(counts.cut_off).key("given_up").number(counts.given_up);
+    w.key("found_down").number(counts.found_down).key("stood_still").number(counts.stood_still);
+    w.key("taken_back").number(counts.taken_back).key("sent_back").number(counts.sent_back);
+    w.key("waited").number(counts.waited).key("ignored").number(counts.ignored);
+  }
+  if (result.scaling) {
+    w.key("facts_unheard").number(result.scaling->facts_unheard);
+    w.key("decisions_held").number(result.scaling->decisions_held);
+  }
+  w.end_object();
+  return json + "}\n";
 }
 
 std::string travel_text(const SimulationOptions& options, const SimulationResult& result) {

@@ -15,6 +15,12 @@ double cached_share(const SimulationResult& result);
 std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
                        const std::string& load, double took_s);
 
+// Where a network lies between gateways and replicas, or facts came late: what was lost on it and
+// what gateways did about that. Empty elsewhere.
+std::string network_text(const SimulationResult& result);
+// The same as a member "network" of a result.
+std::string with_network(std::string json, const SimulationResult& result);
+
 // Where keys and values lie beyond the device, or travel: what was found in which tier, what was
 // moved, what split requests came to. Empty elsewhere.
 std::string travel_text(const SimulationOptions& options, const SimulationResult& result);

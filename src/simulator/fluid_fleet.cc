@@ -296,11 +296,15 @@ std::optional<Error> fluid_refusal(const SimulationOptions& options) {
   if (options.gateways > 1 || options.report_s > 0) {
     return no("gateways", "what gateways know of replicas (--gateways, --report-interval)");
   }
+  if (options.has_network()) {
+    return no("network-latency", "the network between gateways and replicas (--network-latency)");
+  }
   if (options.clients.retries_max > 0) {
     return no("client-retries", "that clients try again (--client-retries)");
   }
   for (const Fault& fault : options.faults) {
     if (fault.kind == Fault::Kind::kStepError) return no("faults", "a fault 'step_error'");
+    if (fault.kind == Fault::Kind::kFactsCut) return no("faults", "a fault 'facts_cut'");
   }
   return std::nullopt;
 }

@@ -15,6 +15,7 @@ namespace pelton::simulator {
 namespace {
 
 constexpr uint64_t kStartStream = 0x737461727473;
+constexpr uint64_t kFactsStream = 0x6661637473;
 
 double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
@@ -63,6 +64,12 @@ Result<void> Autoscaling::check() const {
     return bad("phases", fmt::format("phase '{}' must take 0 to 86400 seconds", phase.name));
   }
   if (!(tick_s >= 0.01 && tick_s <= 3600)) return bad("tick_s", "tick_s must be 0.01 to 3600");
+  if (!(facts_delay_s >= 0 && facts_delay_s <= 600)) {
+    return bad("facts-delay", "facts-delay must be 0 to 600 seconds");
+  }
+  if (!(facts_lost >= 0 && facts_lost <= 1)) {
+    return bad("facts-lost", "facts-lost must be 0 to 1");
+  }
   if (held_max < 0) return bad("held_max", "held_max must not be negative");
   if (!(hold_s_max > 0)) return bad("hold_s_max", "hold_s_max must be above 0");
   return {};
@@ -181,6 +188,24 @@ autoscaler::ReplicaFacts PoolControl::facts_of(size_t place, int64_t now_ns,
           .stands_by = one.phase == Phase::kOrdered && one.stands_by};
 }
 
+// What is sent now comes after the delay, unless it is lost or cut off; what has come by now is
+// what is known.
+void PoolControl::hear(int64_t now_ns, std::span<const ReplicaState> replicas) {
+  const uint64_t stream = options_.seed ^ kFactsStream;
+  const bool is_lost =
+      cuts_ > 0 || base::random_unit(stream, facts_drawn_++) < options_.asked.facts_lost;
+  if (!is_lost) sent_.push_back({report_, {replicas.begin(), replicas.end()}});
+  const auto delay_ns = static_cast<int64_t>(options_.asked.facts_delay_s * 1e9);
+  bool any = false;
+  while (cuts_ == 0 && !sent_.empty() && sent_.front().report.at_ns + delay_ns <= now_ns) {
+    heard_ = std::move(sent_.front());
+    heard_->report.at_ns += delay_ns;
+    sent_.pop_front();
+    any = true;
+  }
+  if (!any) ++facts_unheard_;
+}
+
 // As launch/fleet_scaler gathers them.
 autoscaler::PoolFacts PoolControl::facts(const Side& side, int64_t now_ns,
                                          std::span<const ReplicaState> replicas) {
@@ -189,7 +214,14 @@ autoscaler::PoolFacts PoolControl::facts(const Side& side, int64_t now_ns,
   report_.held = held_;
   report_.in_service = in_service_;
   report_.at_ns = now_ns;
-  autoscaler::PoolFacts facts{.gateways = {report_},
+  const bool loses = loses_facts();
+  if (loses && &side == &sides_.front()) hear(now_ns, replicas);
+  std::vector<autoscaler::GatewayReport> gateways;
+  if (!loses) gateways = {report_};
+  if (loses && heard_) gateways = {heard_->report};
+  // How replicas start and end their launcher says, which is where the autoscaler is.
+  if (loses && heard_) replicas = heard_->replicas;
+  autoscaler::PoolFacts facts{.gateways = std::move(gateways),
                               .replicas = {},
                               .slots_assumed = options_.slots,
                               .service_s_assumed = options_.service_s_assumed,
@@ -256,12 +288,14 @@ void PoolControl::note_failed_start(Side& side, int64_t now_ns) {
 
 void PoolControl::begin_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) ++stock_outs_;
+  if (fault.kind == Fault::Kind::kFactsCut) ++cuts_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = fault.factor;
   if (fault.kind == Fault::Kind::kStartError) starts_to_fail_ += fault.count;
 }
 
 void PoolControl::end_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) --stock_outs_;
+  if (fault.kind == Fault::Kind::kFactsCut) --cuts_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = 1;
 }
 
@@ -283,6 +317,9 @@ void PoolControl::decide(Side& side, int64_t now_ns, std::span<const ReplicaStat
     options_.asked.record(autoscaler::decision_line(side.pool, now_ns, known, side.decision));
   }
   const autoscaler::PoolDecision& decision = side.decision;
+  if (&side == &sides_.front() && decision.alarm && decision.reason == autoscaler::Reason::kHold) {
+    ++decisions_held_;
+  }
   if (&side == &sides_.front()) report_.holds_for = decision.retirement;
   carry_out(decision, now_ns);
   int started = 0;

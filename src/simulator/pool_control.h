@@ -10,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +47,10 @@ struct Autoscaling {
   // Of requests that no replica has a free slot for.
   int held_max = INT32_MAX;
   double hold_s_max = 1e9;
+  // Facts are so old when the autoscaler hears them, and this share of them it does not hear: it
+  // decides by those before them (at most ten seconds old, or nothing goes down).
+  double facts_delay_s = 0;
+  double facts_lost = 0;
   int64_t begin_unix_s = 0;  // the time of day at the beginning, for schedules
   // Gets each decision with its facts as a line, as `pelton autoscale --record-facts` writes them;
   // `pool` is the name in them.
@@ -67,6 +73,7 @@ class PoolControl {
     int slots = 1;                   // of a replica
     double service_s_assumed = 10;   // of a request
     autoscaler::ReplicaModel model;  // what a replica says that its steps cost
+    bool facts_are_cut = false;      // sooner or later
     uint64_t seed = 0;
   };
   explicit PoolControl(const Options& options);
@@ -124,6 +131,8 @@ class PoolControl {
   int started() const { return started_; }
   int direction_changes() const { return direction_changes_; }
   int failed_starts() const { return failed_starts_; }
+  int64_t facts_unheard() const { return facts_unheard_; }
+  int64_t decisions_held() const { return decisions_held_; }
   double held_seconds() const { return report_.held_s; }
   const ScalingHistory& history() const { return history_; }
 
@@ -161,6 +170,16 @@ class PoolControl {
   void pass(int64_t now_ns);
   Side& side_of(const Replica& replica);
   autoscaler::ReplicaFacts facts_of(size_t place, int64_t now_ns, const ReplicaState& state) const;
+  // What the autoscaler has heard when it decides.
+  struct Heard {
+    autoscaler::GatewayReport report;
+    std::vector<ReplicaState> replicas;
+  };
+  bool loses_facts() const {
+    return options_.asked.facts_delay_s > 0 || options_.asked.facts_lost > 0 ||
+           options_.facts_are_cut;
+  }
+  void hear(int64_t now_ns, std::span<const ReplicaState> replicas);
   autoscaler::PoolFacts facts(const Side& side, int64_t now_ns,
                               std::span<const ReplicaState> replicas);
   void decide(Side& side, int64_t now_ns, std::span<const ReplicaState> replicas,
@@ -197,6 +216,12 @@ class PoolControl {
   int stock_outs_ = 0;       // under way
   double start_factor_ = 1;  // of starts ordered now
   int starts_to_fail_ = 0;
+  int cuts_ = 0;            // of facts, under way
+  std::deque<Heard> sent_;  // facts on their way, in the order of their sending
+  std::optional<Heard> heard_;
+  uint64_t facts_drawn_ = 0;
+  int64_t facts_unheard_ = 0;
+  int64_t decisions_held_ = 0;
   ScalingHistory history_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -28,6 +29,12 @@ cost_model::Windows windows_of(const engine::ExecutorCapacity& capacity) {
 // A server that is asked for the first time has warmed up, and knows how long its steps are.
 int64_t warm_step_ns(const cost_model::StepTimeModel& times, const cost_model::Windows& windows) {
   return static_cast<int64_t>(times.seconds(cost_model::StepLoad::decodes(1, 1, windows)) * 1e9);
+}
+
+// Unset: every token alike.
+std::function<double(uint64_t, int)> acceptance_of(const cost_model::DraftAcceptance& acceptance) {
+  if (acceptance.is_plain()) return {};
+  return [acceptance](uint64_t seed, int place) { return acceptance.at(seed, place); };
 }
 
 // A core's answer leads to the number of its request.
@@ -112,7 +119,8 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
            },
            .checks = options.checks,
            .blocks_hold_tokens = false,
-           .draft_acceptance = options.draft_acceptance,
+           .draft_acceptance = options.draft_acceptance.mean(),
+           .draft_acceptance_of = acceptance_of(options.draft_acceptance),
            .draft_seed = options.seed}),
       line_({.requests_max = options.inbox_max,
              .tokens_max = options.queued_tokens_max,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cost_model/draft_acceptance.h"
 #include "cost_model/step_time.h"
 #include "engine/admission_queue.h"
 #include "engine/engine_core.h"
@@ -57,7 +58,7 @@ class Replica {
     std::vector<double> prompt_residuals;
     // Speculation: capacity.draft_tokens_max guesses behind a row at most, each right with this
     // probability; and what guessing takes of a step, for each guess in a row one after the other.
-    double draft_acceptance = 0;
+    cost_model::DraftAcceptance draft_acceptance{0};
     double draft_token_s = 0;
     bool adaptive_drafts = true;  // only as many as pay
     uint64_t seed = 0;
@@ -127,6 +128,7 @@ class Replica {
     return static_cast<int>(inbox_.size()) + core_.scheduler().waiting_count();
   }
   int64_t queued_tokens() const { return line_.tokens(); }
+  int64_t steps() const { return core_.counts().count; }  // that have ended
   // Of prompts, to be computed.
   int64_t prompt_tokens_left() const;
   // Of the widest KV group on the device: tokens in blocks that sequences hold, and as a share.

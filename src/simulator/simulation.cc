@@ -58,7 +58,34 @@ Result<void> check_split(const SimulationOptions& options) {
   return {};
 }
 
+Result<void> check_network(const SimulationOptions& options) {
+  const auto bad = [](const std::string& field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, what, field};
+  };
+  TRY(options.network.check());
+  for (const Fault& fault : options.faults) {
+    if (fault.is_of_network() && fault.gateway >= options.gateways) {
+      return bad("faults", fmt::format("there is no gateway {}", fault.gateway));
+    }
+  }
+  if (!options.has_network()) return {};
+  constexpr double kReportMost_s = 0.5;
+  if (options.report_s > kReportMost_s) {
+    return bad("report-interval",
+               "report-interval must be at most 500 ms where a network is simulated: gateways take "
+               "silence for a lost replica");
+  }
+  if (!(options.resume_budget_s >= 0 && options.resume_budget_s <= 600)) {
+    return bad("resume_budget", "resume_budget must be 0 to 600 seconds");
+  }
+  return {};
+}
+
 }  // namespace
+
+bool SimulationOptions::has_network() const {
+  return network.is_on() || std::ranges::any_of(faults, &Fault::is_of_network);
+}
 
 double predicted_share(const SimulationResult& result) {
   if (result.predictions.empty()) return 0;
@@ -98,6 +125,7 @@ Result<void> check_simulation(const SimulationOptions& options,
     return bad("adapters", "adapters must be 0 where a replica has no place for one");
   }
   TRY(check_split(options));
+  TRY(check_network(options));
   if (workload.conversations.size() != workload.at_s.size()) {
     return bad("workload", "a workload needs a time for each conversation");
   }
@@ -109,7 +137,7 @@ Result<void> check_simulation(const SimulationOptions& options,
       return bad("faults", fmt::format("there is no replica {}", fault.replica));
     }
     if (fault.is_of_scaling() && !options.autoscaling) {
-      return bad("faults", "a start can fail only where a fleet is scaled");
+      return bad("faults", "starts can fail and facts be cut off only where a fleet is scaled");
     }
   }
   const Clients& clients = options.clients;

@@ -15,6 +15,7 @@
 #include "report/request_record.h"
 #include "simulator/dispatcher.h"
 #include "simulator/fault.h"
+#include "simulator/network.h"
 #include "simulator/pool_control.h"
 #include "simulator/replica.h"
 #include "workload/spec.h"
@@ -53,6 +54,10 @@ struct SimulationOptions {
   // Gateway and replica i stand in zone i % zones; an answer from another one takes so much longer.
   int zones = 1;
   double zone_distance_s = 0.05;
+  // Between gateways and replicas; where it is on, or one of its faults is asked for, gateways
+  // judge replicas by what they hear of them, as real ones do (cluster/worker_health.h).
+  NetworkOptions network;
+  double resume_budget_s = 10;  // how long a request waits there for a replica that can be reached
   AskedAdapters adapters;
   gateway::SplitConfig split;  // by the router by cost, between replicas with links to each other
   // The first so many replicas compute prompts only and the others decode; 0: each does both.
@@ -70,6 +75,8 @@ struct SimulationOptions {
   bool keeps_pieces = true;          // when each token came: needed for ITL, costs memory
   std::optional<double> duration_s;  // cut off there; what is unfinished is left out
   uint64_t seed = 0;
+
+  bool has_network() const;
 };
 
 // Of a fleet that was scaled.
@@ -79,7 +86,9 @@ struct ScalingCounts {
   int started = 0;
   int failed_starts = 0;
   int direction_changes = 0;
-  double held_s = 0;  // of all requests together, in the gateway
+  double held_s = 0;           // of all requests together, in the gateway
+  int64_t facts_unheard = 0;   // decisions for which nothing new had come
+  int64_t decisions_held = 0;  // decisions on facts too old to take replicas away
   ScalingHistory history;
 };
 
@@ -134,6 +143,7 @@ struct SimulationResult {
   std::optional<ScalingCounts> scaling;
   ZoneCounts zones;
   TravelCounts travel;
+  std::optional<NetworkCounts> network;
   std::vector<Prediction> predictions;
   // At the fluid fidelity, share of the time in which the KV cache was too small.
   double kv_overflow_share = 0;

@@ -86,7 +86,7 @@ TEST(Simulation, SpeculationTakesAnAcceptance) {
   options.replica.capacity.draft_tokens_max = 4;
   options.replica.capacity.draft_rows_max = 32;
   options.replica.adaptive_drafts = false;
-  options.replica.draft_acceptance = 1.0;
+  options.replica.draft_acceptance = cost_model::DraftAcceptance(1.0);
   options.replica.draft_token_s = 1e-4;
   const workload::Workload load =
       requests(R"({"input_tokens":100,"output_tokens":21,"count":1,"rate":"inf"})");
@@ -98,11 +98,53 @@ TEST(Simulation, SpeculationTakesAnAcceptance) {
   // 1 + 0.1 + 5 * 0.01 ms, and four guesses of 0.1 ms.
   EXPECT_NEAR(static_cast<double>(record.end_ns - record.first_byte_ns), 4 * 1.55e6, 1e3);
 
-  options.replica.draft_acceptance = 0.0;
+  options.replica.draft_acceptance = cost_model::DraftAcceptance(0.0);
   EXPECT_EQ(run(options, load).replicas[0].steps, 21);
   options.replica.adaptive_drafts = true;  // seen to lose, and left
   options.replica.draft_token_s = 1e-3;
   EXPECT_LT(run(options, load).replicas[0].scheduler.draft_tokens, 40);
+}
+
+// By place: of four guesses the first is right and the second is not, two tokens a step.
+TEST(Simulation, SpeculationTakesAnAcceptanceByPlace) {
+  SimulationOptions options = small_fleet(1);
+  options.replica.capacity.draft_tokens_max = 4;
+  options.replica.capacity.draft_rows_max = 32;
+  options.replica.adaptive_drafts = false;
+  options.replica.draft_acceptance = *cost_model::DraftAcceptance::parse("1,0");
+  const workload::Workload load =
+      requests(R"({"input_tokens":100,"output_tokens":21,"count":1,"rate":"inf"})");
+  const SimulationResult result = run(options, load);
+  EXPECT_EQ(result.replicas[0].steps, 11);
+  EXPECT_EQ(result.replicas[0].scheduler.accepted_tokens, 10);
+}
+
+// Of each request its own: those that are guessed well and those that are not, by one seed the
+// same; a plain number is the run that it was.
+TEST(Simulation, SpeculationTakesAnAcceptanceByRequest) {
+  SimulationOptions options = small_fleet(1);
+  options.replica.capacity.draft_tokens_max = 4;
+  options.replica.capacity.draft_rows_max = 64;
+  options.replica.adaptive_drafts = false;
+  const workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":60,"count":60,"rate":5})");
+  const auto spread = [&](const char* acceptance) {
+    options.replica.draft_acceptance = *cost_model::DraftAcceptance::parse(acceptance);
+    const SimulationResult result = run(options, load);
+    const SimulationResult again = run(options, load);
+    double least = 1e9;
+    double most = 0;
+    for (size_t i = 0; i < result.records.size(); ++i) {
+      const report::RequestRecord& one = result.records[i];
+      EXPECT_EQ(one.end_ns, again.records[i].end_ns);
+      const auto took = static_cast<double>(one.end_ns - one.first_byte_ns);
+      least = std::min(least, took);
+      most = std::max(most, took);
+    }
+    return most / least;
+  };
+  EXPECT_GT(spread("0.5*0.95+0.5*0.05"), 2.5);
+  EXPECT_LT(spread("0.5"), 2);
 }
 
 // Everything is drawn from seeds: a run can be had again, and another one.

@@ -148,6 +148,11 @@ class BatchStore {
   };
   Result<void> finish(StoredBatch& batch, const OutputIds& ids);
 
+  // All of one owner's files, batches and results; where they are encrypted its key is destroyed
+  // first. Nobody may be at work on one of its batches. How many files and batches there were.
+  // Errors: kIo: the key is destroyed then, and what is left goes with the next start.
+  Result<int64_t> erase(const std::string& owner);
+
   // Forgets files whose time has come.
   Result<void> drop_expired();
 

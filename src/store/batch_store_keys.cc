@@ -283,6 +283,13 @@ Result<int64_t> BatchStore::erase_rows(const std::string& owner) {
   return erased;
 }
 
+Result<int64_t> BatchStore::erase(const std::string& owner) {
+  if (keys_ != nullptr) TRY(keys_->destroy(owner));
+  TRY_ASSIGN(const int64_t erased, erase_rows(owner));
+  if (keys_ != nullptr) TRY(keys_->forget(owner));
+  return erased;
+}
+
 // Of tenants that have nothing here any more.
 Result<void> BatchStore::destroy_idle_keys() {
   if (keys_ == nullptr) return {};

@@ -118,6 +118,23 @@ void MemoryResponseStore::drop_leaf(const std::string& first) {
   }
 }
 
+// Nothing of another owner's hangs on what goes.
+Result<int64_t> MemoryResponseStore::erase(const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  int64_t erased = 0;
+  for (auto one = entries_.begin(); one != entries_.end();) {
+    if (one->second.response.owner != owner) {
+      ++one;
+      continue;
+    }
+    if (one->second.children == 0) leaves_.erase(one->second.leaf);
+    bytes_ -= stored_bytes(one->second.response);
+    one = entries_.erase(one);
+    ++erased;
+  }
+  return erased;
+}
+
 void MemoryResponseStore::shrink() {
   const int64_t oldest_ms = clock_.now_ns() / 1'000'000 - bounds_.age_max_s * 1000;
   const auto too_much = [&] {

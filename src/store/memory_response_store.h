@@ -21,6 +21,7 @@ class MemoryResponseStore final : public ResponseStore {
   Result<StoredResponse> find(const Key& key) override;
   Result<std::vector<StoredResponse>> history(const Key& key) override;
   Result<void> remove(const Key& key) override;
+  Result<int64_t> erase(const std::string& owner) override;
   Counts counts() const override;
 
  private:

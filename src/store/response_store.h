@@ -62,6 +62,12 @@ class ResponseStore {
   // Errors: kNotFound; kIo: then it is there as before, or its words have not been overwritten yet.
   virtual Result<void> remove(const Key& key) = 0;
 
+  // All of one owner's, also what is being made; where it is encrypted its key is destroyed first,
+  // so that copies are unreadable from then on. What is being made and put() later is kept. How
+  // many there were. Errors: kIo: the key is destroyed then, and what is left goes with the next
+  // start.
+  virtual Result<int64_t> erase(const std::string& owner) = 0;
+
   virtual Counts counts() const = 0;
   // What the operating system refused so far.
   struct Failures {

@@ -88,6 +88,27 @@ TEST_P(ResponseStoreTest, NobodyElseSeesIt) {
   EXPECT_TRUE(has(*store, "a"));
 }
 
+// Histories and all, and nobody else's; who comes again begins anew.
+TEST_P(ResponseStoreTest, AnOwnersAreErasedTogether) {
+  const auto store = open({});
+  ASSERT_TRUE(store->put(response("a", "")).ok());
+  ASSERT_TRUE(store->put(response("b", "a")).ok());
+  StoredResponse other = response("c", "");
+  other.owner = "bob";
+  ASSERT_TRUE(store->put(other).ok());
+  const Result<int64_t> erased = store->erase("ann");
+  ASSERT_TRUE(erased.ok()) << erased.error().message;
+  EXPECT_EQ(*erased, 2);
+  EXPECT_FALSE(store->find({.owner = "ann", .id = "a"}).ok());
+  EXPECT_FALSE(store->find({.owner = "ann", .id = "b"}).ok());
+  EXPECT_TRUE(store->find({.owner = "bob", .id = "c"}).ok());
+  EXPECT_EQ(store->counts().entries, 1);
+  EXPECT_EQ(store->counts().bytes, stored_bytes(other));
+  EXPECT_EQ(*store->erase("ann"), 0);
+  ASSERT_TRUE(store->put(response("a", "")).ok());
+  EXPECT_TRUE(store->find({.owner = "ann", .id = "a"}).ok());
+}
+
 TEST_P(ResponseStoreTest, AHistoryBranchesAndStaysWhole) {
   const auto store = open({});
   for (const auto& [id, previous] : {std::pair("a", ""), {"b", "a"}, {"c", "b"}, {"d", "b"}}) {

@@ -209,6 +209,17 @@ Result<int64_t> SqliteResponseStore::erase_rows(const std::string& owner) {
   return erased;
 }
 
+Result<int64_t> SqliteResponseStore::erase(const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  const auto erased = [&]() -> Result<int64_t> {
+    if (keys_ != nullptr) TRY(keys_->destroy(owner));
+    TRY_ASSIGN(const int64_t count, erase_rows(owner));
+    if (keys_ != nullptr) TRY(keys_->forget(owner));
+    return count;
+  };
+  return noted(erased(), Use::kWrite);
+}
+
 Result<void> SqliteResponseStore::destroy_idle_keys() {
   if (keys_ == nullptr) return {};
   TRY_ASSIGN(const std::vector<std::string> owners, keys_->owners());

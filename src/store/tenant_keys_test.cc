@@ -228,6 +228,60 @@ TEST_F(TenantKeysTest, ErasingATenantDestroysWhatCopiesWouldBeReadWith) {
   EXPECT_EQ(body_of(**old, "bob", "b"), "canary-body of bob");
 }
 
+// The same while a server has the store: what a copy has is unreadable from the answer on.
+TEST_F(TenantKeysTest, AStoreThatIsOpenErasesATenantAndItsKey) {
+  const std::string copy = folder_.path("copy.db");
+  {
+    const auto store = opened({kSecret});
+    ASSERT_TRUE(store->put(response("a", "ann")).ok());
+    ASSERT_TRUE(store->put(response("b", "bob")).ok());
+    ASSERT_TRUE(store->put_unfinished(response("c", "ann")).ok());
+    copy_store(copy, false);
+    const Result<int64_t> erased = store->erase("ann");
+    ASSERT_TRUE(erased.ok()) << erased.error().message;
+    EXPECT_EQ(*erased, 1);
+    EXPECT_EQ(body_of(*store, "ann", "a"), "none");
+    EXPECT_EQ(body_of(*store, "bob", "b"), "canary-body of bob");
+    fs::copy_file(path_ + ".keys", copy + ".keys");
+    ASSERT_TRUE(store->put(response("d", "ann")).ok());
+    EXPECT_EQ(body_of(*store, "ann", "d"), "canary-body of ann");
+  }
+  const Opened old = SqliteResponseStore::open(copy, {}, clock_, log_, {kSecret});
+  ASSERT_TRUE(old.ok()) << old.error().message;
+  EXPECT_EQ(body_of(**old, "ann", "a"), "none");
+  EXPECT_EQ(body_of(**old, "bob", "b"), "canary-body of bob");
+}
+
+TEST_F(TenantKeysTest, BatchesThatAreOpenEraseATenantAndItsKey) {
+  auto store = open_batches({kSecret});
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  for (const char* const owner : {"ann", "bob"}) {
+    const std::string id = std::string("file-") + owner;
+    ASSERT_TRUE((*store)->add_file({.id = id, .owner = owner, .name = "n"}, "canary").ok());
+    ASSERT_TRUE((*store)
+                    ->add_batch({.id = std::string("batch-") + owner,
+                                 .owner = owner,
+                                 .input_file = id,
+                                 .status = BatchStatus::kInProgress,
+                                 .total = 1})
+                    .ok());
+  }
+  ASSERT_TRUE((*store)->add_result("batch-ann", {.line = 0, .text = "canary"}).ok());
+  const Result<int64_t> erased = (*store)->erase("ann");
+  ASSERT_TRUE(erased.ok()) << erased.error().message;
+  EXPECT_EQ(*erased, 2);
+  EXPECT_FALSE((*store)->find_file({.owner = "ann", .id = "file-ann"}).ok());
+  EXPECT_FALSE((*store)->find_batch({.owner = "ann", .id = "batch-ann"}).ok());
+  EXPECT_FALSE(fs::exists((*store)->content_path("file-ann")));
+  EXPECT_TRUE((*store)->find_file({.owner = "bob", .id = "file-bob"}).ok());
+  EXPECT_TRUE((*store)->find_batch({.owner = "bob", .id = "batch-bob"}).ok());
+  store->reset();
+  const auto listed = list_stored_tenants(folder_.path("batches"));
+  ASSERT_TRUE(listed.ok()) << listed.error().message;
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_EQ(listed->front().name, "bob");
+}
+
 TEST_F(TenantKeysTest, TheLastDeletionOfATenantDestroysItsKey) {
   {
     const auto store = opened({kSecret});

@@ -258,6 +258,29 @@ test("a thousand workers whose names are hostile stay a table", async () => {
   await stop(one);
 });
 
+test("outdated replicas are named on the page Scaling, and what becomes of them", async () => {
+  const opened = await page_of("scaling");
+  const { page } = opened;
+  const row = { ...(await json(gateway.admin + "/v1/autoscaler")).pools[0] };
+  for (const [rolls, says] of [[false, "roll = true"], [true, "one by one"]]) {
+    await page.unroute("**/console/fleet");
+    await page.route("**/console/fleet", (route) => route.fulfill({ contentType: "text/event-stream",
+      body: `id: 9\ndata: ${JSON.stringify({ n: 9, samples: [{ n: 9, at: Date.now() }],
+        tables: { scaling: { all: true, rows: [{ ...row, rolls, outdated: { "<b>a</b>": "other --max-num-seqs" } }] } } })}\n\n` }));
+    for (const hidden of [true, false]) {
+      await page.evaluate((now) => {
+        Object.defineProperty(document, "hidden", { value: now, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, hidden);
+    }
+    await page.waitForFunction((text) => [...document.querySelectorAll(".pool .why")].some((one) => one.textContent.includes(text)), says);
+  }
+  assert.match(await page.locator(".pool").first().textContent(), /Outdated replicas, 1: <b>a<\/b> \(other --max-num-seqs\)/);
+  assert.equal(await page.locator("main b").count(), 0);
+  opened.seen.errors.length = 0; // the stream of the route ends at once, again and again
+  await clean(opened);
+});
+
 test("the page commands nothing, and streams are its own only", async () => {
   const feed = gateway.admin + "/console/fleet";
   assert.equal((await fetch(feed, { headers: { "Sec-Fetch-Site": "cross-site" } })).status, 403);

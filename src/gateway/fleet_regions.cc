@@ -1,0 +1,100 @@
+// The part of gateway::Fleet in which the gateway of another region stands for a worker of each
+// pool: what it says of its models is the load of an average worker there, and a request goes there
+// only where that is worth the way.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gateway/fleet.h"
+
+namespace pelton::gateway {
+namespace {
+
+// So much sooner, and by so large a part, or it stays: else two regions that are as full would send
+// each other their requests.
+constexpr double kSoonerS = 0.01;
+constexpr double kSoonerShare = 0.2;
+
+}  // namespace
+
+void Fleet::note_region(std::string_view region, const RegionModels& models, double round_trip_s) {
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.region != region) continue;
+    const PoolConfig* const pool = find_pool(worker->config.pool);
+    if (pool == nullptr) continue;
+    std::vector<std::string> there;
+    const RegionModel* first = nullptr;
+    for (const std::string& name : pool->models) {
+      const auto found = models.find(name);
+      if (found == models.end() || found->second.ready == 0) continue;
+      there.push_back(name);
+      if (first == nullptr) first = &found->second;
+    }
+    const RegionModel load = first == nullptr ? RegionModel() : *first;
+    worker->trouble.clear();
+    worker->region_round_trip_s = round_trip_s;
+    worker->region_workers = std::max(load.ready, 1);
+    worker->record = {.name = worker->shown,
+                      .incarnation = fmt::format("region {} {}", region, worker->serial),
+                      .models = std::move(there),
+                      .slots = std::max(load.slots, 1)};
+    worker->record.region = std::string(region);
+    worker->health.note_record(worker->record, now_ns);
+    worker->health.note_probe(true);
+    worker->health.note_load({.progress = worker->health.load().progress + 1,
+                              .running = load.running,
+                              .waiting = load.waiting,
+                              .waiting_tokens = load.waiting_tokens,
+                              .wait_s = load.wait_s,
+                              .dispatch = dispatched_,
+                              .context_tokens = load.context_tokens,
+                              .kv_used = load.kv_used,
+                              .costs = load.costs},
+                             now_ns);
+    worker->over_since_report = 0;
+    forget_counted(*worker, now_ns);
+  }
+}
+
+void Fleet::note_region_lost(std::string_view region, const std::string& trouble, bool refused) {
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker == nullptr || worker->config.region != region) continue;
+    worker->trouble = trouble;
+    worker->health.note_watch_lost(refused, now_ns);
+  }
+}
+
+// Many stand behind it: what was sent since it spoke is shared among them, and of what runs there
+// it says itself how much it is.
+void Fleet::price_region(const Worker& worker, CostCandidate& one) const {
+  one.distance_s = worker.region_round_trip_s;
+  const int there = worker.region_workers;
+  one.uncounted = (one.uncounted + there - 1) / there;
+  for (const Worker::Uncounted& sent : worker.uncounted) {
+    one.uncounted_tokens += sent.tokens / there;
+  }
+}
+
+std::optional<size_t> Fleet::kept_near(const CostRequest& request,
+                                       const std::vector<CostCandidate>& all,
+                                       std::optional<size_t> chosen, uint64_t draw) const {
+  if (!chosen || workers_[*chosen]->kind != WorkerKind::kRegion) return chosen;
+  std::vector<CostCandidate> near = all;
+  for (size_t i = 0; i < near.size(); ++i) {
+    const bool is_far = workers_[i] != nullptr && workers_[i]->kind == WorkerKind::kRegion;
+    near[i].usable = near[i].usable && !is_far;
+  }
+  const std::optional<size_t> other = choose_by_cost(request, near, draw, nullptr);
+  if (!other) return chosen;
+  const double far_s = cost_of(request, all[*chosen]).total_s;
+  const double near_s = cost_of(request, all[*other]).total_s;
+  const bool is_worth_it = near_s - far_s > kSoonerS && far_s < (1 - kSoonerShare) * near_s;
+  return is_worth_it ? chosen : other;
+}
+
+}  // namespace pelton::gateway

@@ -1,0 +1,101 @@
+#include "node/loaded_speech_model.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "audio/log_mel.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "node/model_tokenizer.h"
+
+namespace pelton::node {
+namespace {
+
+constexpr size_t kConfigBytesMax = size_t{4} << 20;
+
+// The engine's check refuses whatever is asked of a context of no tokens, so there are no steps.
+class NoTokens final : public engine::Executor {
+ public:
+  NoTokens() {
+    capacity_.groups.push_back({.spec = {.name = "none"}, .block_counts = {1, 0, 0}});
+    capacity_.sequences_max = 1;
+    capacity_.batch_tokens_max = 1;
+    capacity_.context_tokens_max = 0;
+  }
+  const engine::ExecutorCapacity& capacity() const override { return capacity_; }
+  void submit(engine::StepPlan) override { CHECK(false, "a speech model has no steps"); }
+  engine::StepResult collect() override { CHECK(false, "a speech model has no steps"); }
+
+ private:
+  engine::ExecutorCapacity capacity_;
+};
+
+// What one second of sound takes: while it is read its samples and spectrogram, the padded copy
+// that this is made of, then the spectrogram alone. Of one being read, and as much again being
+// heard.
+int64_t sound_bytes(const models::WhisperConfig& config, double seconds) {
+  const double samples = 2.0 * sizeof(float) * audio::LogMel::kSampleRate;
+  const double frames = double{audio::LogMel::kSampleRate} / audio::LogMel::kHop;
+  const double logs = frames * config.mel_bands * sizeof(double);
+  const double mel = frames * config.mel_bands * sizeof(float);
+  return static_cast<int64_t>(seconds * (samples + logs + 2.0 * mel));
+}
+
+}  // namespace
+
+bool is_speech_model(const std::string& folder) {
+  const Result<std::string> text = base::read_file(folder + "/config.json", kConfigBytesMax);
+  if (!text.ok()) return false;
+  const Result<Json> config = Json::parse(*text);
+  return config.ok() && config->is_object() &&
+         config->string("model_type") == std::optional<std::string>("whisper");
+}
+
+Result<std::unique_ptr<LoadedSpeechModel>> LoadedSpeechModel::load(const std::string& folder,
+                                                                   const Options& options,
+                                                                   const base::Clock& clock,
+                                                                   base::Log& log) {
+  const int64_t begin_ns = clock.now_ns();
+  std::unique_ptr<LoadedSpeechModel> loaded(new LoadedSpeechModel());
+  loaded->threads_ = options.threads;
+  const std::string file = folder + "/tokenizer.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    return Error{ErrorCode::kBadCheckpoint,
+                 fmt::format("{} has no tokenizer.json: nothing could be said in words", folder),
+                 {}};
+  }
+  TRY_ASSIGN(tokenizer::Tokenizer tokenizer, read_tokenizer_file(file));
+  loaded->tokenizer_ = std::make_unique<tokenizer::Tokenizer>(std::move(tokenizer));
+  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
+  {
+    const executor::ComputeThreads::Turn turn = options.threads->take_turn();
+    TRY_ASSIGN(loaded->kernels_, kernels::make_kernels(choice, options.threads->pool()));
+    TRY_ASSIGN(loaded->model_, models::Whisper::load(folder, *loaded->kernels_));
+  }
+  Memory& memory = loaded->memory_;
+  memory.weights = loaded->model_->weight_bytes();
+  memory.workspace = loaded->model_->workspace_bytes();
+  memory.sound = sound_bytes(loaded->config(), options.audio_seconds_max);
+  if (options.budget != nullptr) {
+    TRY_ASSIGN(MemoryBudget::Share share, options.budget->take(options.name, memory.bytes()));
+    loaded->share_.emplace(std::move(share));
+  }
+  loaded->recogniser_ = std::make_unique<WhisperRecogniser>(
+      WhisperRecogniser::Parts{.model = *loaded->model_,
+                               .tokenizer = loaded->tokenizer_.get(),
+                               .threads = options.threads.get()});
+  loaded->no_tokens_ = std::make_unique<NoTokens>();
+  loaded->engine_ = std::make_unique<engine::Engine>(engine::Engine::Options{.prefix_cache = false},
+                                                     *loaded->no_tokens_, clock, log);
+  speech::Transcriber::Options queue = options.queue;
+  queue.heard_seconds_max = options.audio_seconds_max;
+  loaded->transcriber_ =
+      std::make_unique<speech::Transcriber>(queue, *loaded->recogniser_, options.read_sound, clock);
+  loaded->load_seconds_ = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
+  return loaded;
+}
+
+}  // namespace pelton::node

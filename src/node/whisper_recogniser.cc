@@ -1,0 +1,138 @@
+#include "node/whisper_recogniser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/whisper_transcription.h"
+#include "node/spoken_words.h"
+
+namespace pelton::node {
+namespace {
+
+// Between two layers of an encoder's pass other models' steps get the threads.
+class Turns {
+ public:
+  Turns(models::Whisper& model, executor::ComputeThreads* threads)
+      : model_(model), threads_(threads) {
+    if (threads_ == nullptr) return;
+    held_.emplace(*threads_);
+    model_.set_between([this] {
+      held_.reset();
+      held_.emplace(*threads_);
+    });
+  }
+  ~Turns() { model_.set_between({}); }
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+ private:
+  struct Held {
+    explicit Held(executor::ComputeThreads& threads) : turn(threads.take_turn()) {}
+    executor::ComputeThreads::Turn turn;
+  };
+  models::Whisper& model_;
+  executor::ComputeThreads* const threads_;
+  std::optional<Held> held_;
+};
+
+class WhisperRecognition final : public speech::Recognition {
+ public:
+  WhisperRecognition(const WhisperRecogniser::Parts& parts, models::WhisperTranscription made,
+                     const speech::Task& task)
+      : parts_(parts), made_(std::move(made)), has_words_(task.words) {
+    transcript_.language = made_.language();
+    transcript_.translates = task.translates;
+    transcript_.seconds = made_.seconds();
+  }
+
+  Result<bool> step(const std::function<bool()>& go_on) override {
+    const Turns turns(parts_.model, parts_.threads);
+    TRY_ASSIGN(const bool more, made_.step(parts_.model, go_on));
+    transcript_.language = made_.language();
+    for (size_t i = transcript_.segments.size(); i < made_.segments().size(); ++i) {
+      transcript_.segments.push_back(segment_of(made_.segments()[i]));
+    }
+    return more;
+  }
+  const speech::Transcript& transcript() const override { return transcript_; }
+
+ private:
+  speech::Segment segment_of(const models::WhisperSegment& made) const {
+    speech::Segment segment;
+    segment.begin_s = made.begin_s;
+    segment.end_s = made.end_s;
+    segment.seek = made.seek;
+    segment.tokens = made.tokens;
+    segment.temperature = made.temperature;
+    segment.average_logprob = made.average_logprob;
+    segment.compression_ratio = made.compression_ratio;
+    segment.no_speech = made.no_speech;
+    if (parts_.tokenizer == nullptr) return segment;
+    std::vector<TokenId> text = made.tokens;
+    std::erase_if(text, [&](TokenId id) { return id >= parts_.model.config().end_of_text; });
+    segment.text = parts_.tokenizer->decode(text);
+    if (has_words_ && made.aligned.size() == text.size()) {
+      segment.words = spoken_words(text, made.aligned, *parts_.tokenizer, transcript_.language);
+    }
+    return segment;
+  }
+
+  const WhisperRecogniser::Parts parts_;
+  models::WhisperTranscription made_;
+  const bool has_words_;
+  speech::Transcript transcript_;
+};
+
+models::TranscriptionTask model_task(const speech::Task& task) {
+  return {.language = task.language,
+          .translates = task.translates,
+          .timestamps = task.timestamps,
+          .uses_previous = task.uses_previous,
+          .prompt = {},
+          .temperature = task.temperature.value_or(0.0),
+          .falls_back = true,
+          .aligns = task.words};
+}
+
+// As whoever asks it anew each time would have it: without the blanks around it, one before it.
+std::string trimmed(const std::string& text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return {};
+  return " " + text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+}  // namespace
+
+WhisperRecogniser::WhisperRecogniser(Parts parts)
+    : parts_(parts), front_(parts.model.config().mel_bands) {}
+
+Result<void> WhisperRecogniser::check(const speech::Task& task) const {
+  return models::check_task(parts_.model.config(), model_task(task));
+}
+
+Result<std::unique_ptr<speech::Recognition>> WhisperRecogniser::begin(
+    std::vector<float> samples, const speech::Task& task) const {
+  TRY(check(task));
+  models::TranscriptionTask asked = model_task(task);
+  const tokenizer::Tokenizer* const tokenizer = parts_.tokenizer;
+  if (tokenizer != nullptr && !task.prompt.empty()) {
+    asked.prompt = tokenizer->encode(trimmed(task.prompt));
+    const TokenId end = parts_.model.config().end_of_text;
+    std::erase_if(asked.prompt, [&](TokenId id) { return id >= end; });
+  }
+  models::CompressionOf compression;
+  if (tokenizer != nullptr) {
+    compression = [tokenizer](std::span<const TokenId> text) {
+      return speech::compression_ratio(trimmed(tokenizer->decode(text)));
+    };
+  }
+  const audio::LogMel& front = front_;
+  models::WhisperTranscription made(
+      parts_.model.config(), samples, std::move(asked),
+      [&front](std::span<const float> sound) { return front.of(sound); }, std::move(compression));
+  return std::unique_ptr<speech::Recognition>(
+      std::make_unique<WhisperRecognition>(parts_, std::move(made), task));
+}
+
+}  // namespace pelton::node

@@ -1,0 +1,50 @@
+// The seam between who hears and who queues: a model that turns sound into text, window by window.
+// Real: node/whisper_recogniser.h; scripted in tests.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "speech/transcript.h"
+
+namespace pelton::speech {
+
+struct Task {
+  std::string language;  // empty: detected in the first window
+  bool translates = false;
+  bool timestamps = true;
+  bool uses_previous = true;  // what was said before is the next window's prompt
+  std::string prompt;         // stands before the first window
+  // Of every window; none: 0, and higher ones up to 1 where a window's text is doubtful.
+  std::optional<double> temperature = {};
+  bool words = false;  // their times
+};
+
+// One recording on its way. One thread at a time.
+class Recognition {
+ public:
+  virtual ~Recognition() = default;
+
+  // One window more; its segments stand behind those before it. False: that was the last one. Asks
+  // `go_on` often, and ends with kCancelled when that says no.
+  virtual Result<bool> step(const std::function<bool()>& go_on) = 0;
+  virtual const Transcript& transcript() const = 0;
+};
+
+class Recogniser {
+ public:
+  virtual ~Recogniser() = default;
+
+  // What this model cannot do of it: kInvalidArgument or kUnsupported, with the field. Any thread.
+  virtual Result<void> check(const Task& task) const = 0;
+  // samples: mono, of 16 kHz. Computes what needs no model (a spectrogram). Any thread; it outlives
+  // what it has begun.
+  virtual Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples,
+                                                     const Task& task) const = 0;
+};
+
+}  // namespace pelton::speech

@@ -1,0 +1,302 @@
+#include "speech/transcriber.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+namespace pelton::speech {
+namespace {
+
+constexpr double kSecond = 1e-9;
+constexpr int64_t kLookNs = 200'000'000;  // how late a deadline is noticed in the queue
+constexpr int64_t kRetryNsMax = 60'000'000'000;
+
+std::vector<double> seconds_bounds() {
+  return {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600};
+}
+std::vector<double> speed_bounds() {
+  return {0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 1000};
+}
+
+}  // namespace
+
+struct Transcriber::Job {
+  Request request;
+  int64_t arrived_ns = 0;
+  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<bool> is_abandoned = false;
+  std::optional<Error> why;  // of one that is; guarded by mutex_
+
+  // Of the thread that has it.
+  std::unique_ptr<Recognition> recognition;
+  double seconds = 0.0;
+  int64_t began_ns = 0;  // 0: no window has been heard
+  int64_t busy_ns = 0;
+  size_t segments_sent = 0;
+};
+
+Transcriber::Transcriber(const Options& options, const Recogniser& recogniser, ReadSound read_sound,
+                         const base::Clock& clock)
+    : options_(options),
+      recogniser_(recogniser),
+      read_sound_(std::move(read_sound)),
+      clock_(clock),
+      queue_seconds_(seconds_bounds()),
+      first_text_seconds_(seconds_bounds()),
+      audio_seconds_(seconds_bounds()),
+      speed_(speed_bounds()),
+      sound_thread_([this] { read_files(); }),
+      hearing_thread_([this] { hear(); }) {}
+
+Transcriber::~Transcriber() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  abandon({ErrorCode::kUnavailable, "The model is being unloaded", ""});
+  changed_.notify_all();
+  sound_thread_.join();
+  hearing_thread_.join();
+}
+
+Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request) {
+  TRY(recogniser_.check(request.task));
+  const auto job = std::make_shared<Job>();
+  const auto bytes = static_cast<int64_t>(request.file.size());
+  job->request = std::move(request);
+  job->arrived_ns = clock_.now_ns();
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return Error{ErrorCode::kUnavailable, "The model is being unloaded", ""};
+    const int inside =
+        static_cast<int>(unread_.size() + heard_.size()) + (reading_ ? 1 : 0) + (hearing_ ? 1 : 0);
+    if (inside >= options_.waiting_max) {
+      ++stats_.ended[static_cast<size_t>(End::kRefused)];
+      return Error{ErrorCode::kOverloaded,
+                   fmt::format("{} files wait to be transcribed, which is the most", inside), ""};
+    }
+    if (!unread_.empty() && waiting_bytes_ + bytes > options_.waiting_bytes_max) {
+      ++stats_.ended[static_cast<size_t>(End::kRefused)];
+      return Error{ErrorCode::kOverloaded,
+                   fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
+                               waiting_bytes_, options_.waiting_bytes_max),
+                   ""};
+    }
+    waiting_bytes_ += bytes;
+    unread_.push_back(job);
+  }
+  changed_.notify_all();
+  return std::make_shared<Ticket>(job->cancelled);
+}
+
+bool Transcriber::is_wanted(const Job& job) const {
+  return !job.cancelled->load(std::memory_order_relaxed) &&
+         !job.is_abandoned.load(std::memory_order_acquire) &&
+         clock_.now_ns() < job.request.deadline_ns.value_or(INT64_MAX);
+}
+
+bool Transcriber::has_room_for(double seconds) const {
+  double heard = hearing_ ? hearing_->seconds : 0.0;
+  for (const JobPtr& job : heard_) heard += job->seconds;
+  return heard == 0.0 || heard + seconds <= options_.heard_seconds_max;
+}
+
+// Also finds those in the queue whom nobody wants any more: a client that leaves frees its place.
+void Transcriber::read_files() {
+  pthread_setname_np(pthread_self(), "pelton-sound");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::vector<JobPtr> unwanted;
+    std::erase_if(unread_, [&](const JobPtr& job) {
+      if (is_wanted(*job)) return false;
+      unwanted.push_back(job);
+      return true;
+    });
+    if (!unwanted.empty()) {
+      for (const JobPtr& job : unwanted) {
+        waiting_bytes_ -= static_cast<int64_t>(job->request.file.size());
+      }
+      lock.unlock();
+      for (const JobPtr& job : unwanted) end(job, End::kFailed, Error{});
+      lock.lock();
+      continue;
+    }
+    if (stopping_) return;
+    const bool has_place =
+        static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0) < options_.heard_max;
+    if (unread_.empty() || !has_place) {
+      if (unread_.empty()) {
+        changed_.wait(lock);
+      } else {
+        changed_.wait_for(lock, std::chrono::nanoseconds(kLookNs));
+      }
+      continue;
+    }
+    reading_ = unread_.front();
+    unread_.pop_front();
+    const JobPtr job = reading_;
+    lock.unlock();
+    read_one(job);
+    lock.lock();
+    while (job->recognition != nullptr && is_wanted(*job) && !has_room_for(job->seconds)) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(kLookNs));
+    }
+    reading_ = nullptr;
+    if (job->recognition != nullptr) heard_.push_back(job);
+    changed_.notify_all();
+  }
+}
+
+void Transcriber::read_one(const JobPtr& job) {
+  const std::string file = std::exchange(job->request.file, {});
+  const auto go_on = [&] { return is_wanted(*job); };
+  Result<std::vector<float>> samples = read_sound_(file, go_on);
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_bytes_ -= static_cast<int64_t>(file.size());
+  }
+  if (!samples.ok()) return end(job, End::kFailed, samples.error());
+  job->seconds = static_cast<double>(samples->size()) / 16'000.0;
+  auto begun = recogniser_.begin(*std::move(samples), job->request.task);
+  if (!begun.ok()) return end(job, End::kFailed, begun.error());
+  job->recognition = *std::move(begun);
+}
+
+void Transcriber::hear() {
+  pthread_setname_np(pthread_self(), "pelton-hear");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return !heard_.empty() || (stopping_ && reading_ == nullptr); });
+    if (heard_.empty()) return;
+    hearing_ = heard_.front();
+    heard_.pop_front();
+    const JobPtr job = hearing_;
+    lock.unlock();
+    const bool has_more = hear_window(job);
+    lock.lock();
+    hearing_ = nullptr;
+    if (has_more) heard_.push_back(job);
+    changed_.notify_all();
+  }
+}
+
+bool Transcriber::hear_window(const JobPtr& job) {
+  const int64_t begin_ns = clock_.now_ns();
+  if (job->began_ns == 0) {
+    job->began_ns = begin_ns;
+    queue_seconds_.observe(static_cast<double>(begin_ns - job->arrived_ns) * kSecond);
+  }
+  const Result<bool> more = job->recognition->step([&] { return is_wanted(*job); });
+  const int64_t end_ns = clock_.now_ns();
+  job->busy_ns += end_ns - begin_ns;
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.busy_seconds += static_cast<double>(end_ns - begin_ns) * kSecond;
+    ++stats_.windows;
+  }
+  if (!more.ok()) {
+    end(job, End::kFailed, more.error());
+    return false;
+  }
+  const std::vector<Segment>& all = job->recognition->transcript().segments;
+  const size_t before = std::exchange(job->segments_sent, all.size());
+  if (all.size() > before && before == 0) {
+    first_text_seconds_.observe(static_cast<double>(end_ns - job->arrived_ns) * kSecond);
+  }
+  if (*more && !is_wanted(*job)) {
+    end(job, End::kFailed, Error{});
+    return false;
+  }
+  if (all.size() > before && job->request.on_segments) {
+    job->request.on_segments({all.begin() + static_cast<std::ptrdiff_t>(before), all.end()});
+  }
+  if (*more) return true;
+  audio_seconds_.observe(job->seconds);
+  const double took = static_cast<double>(end_ns - job->arrived_ns) * kSecond;
+  if (took > 0.0 && job->seconds > 0.0) speed_.observe(job->seconds / took);
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.audio_seconds += job->seconds;
+  }
+  end(job, End::kDone, job->recognition->transcript());
+  return false;
+}
+
+// One that failed has mostly been given up: by its client, its deadline or whoever unloads the
+// model.
+void Transcriber::end(const JobPtr& job, End how, Result<Transcript> outcome) {
+  if (how == End::kFailed) {
+    std::optional<Error> why;
+    {
+      const std::lock_guard lock(mutex_);
+      why = job->why;
+    }
+    if (job->cancelled->load(std::memory_order_relaxed)) {
+      how = End::kCancelled;
+    } else if (why) {
+      outcome = *why;
+    } else if (clock_.now_ns() >= job->request.deadline_ns.value_or(INT64_MAX)) {
+      how = End::kExpired;
+      outcome =
+          Error{ErrorCode::kDeadline, "the deadline passed before all of it was transcribed", ""};
+    }
+  }
+  job->recognition = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.ended[static_cast<size_t>(how)];
+  }
+  const auto on_end = std::exchange(job->request.on_end, nullptr);
+  job->request.on_segments = nullptr;
+  if (how != End::kCancelled && on_end) on_end(std::move(outcome));
+}
+
+int Transcriber::abandon(const Error& error) {
+  int count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto give_up = [&](const JobPtr& job) {
+      if (job == nullptr) return;
+      job->why = error;
+      job->is_abandoned.store(true, std::memory_order_release);
+      ++count;
+    };
+    for (const JobPtr& job : unread_) give_up(job);
+    for (const JobPtr& job : heard_) give_up(job);
+    give_up(reading_);
+    give_up(hearing_);
+  }
+  changed_.notify_all();
+  return count;
+}
+
+void Transcriber::drain(int64_t ms) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] {
+    return unread_.empty() && heard_.empty() && reading_ == nullptr && hearing_ == nullptr;
+  });
+}
+
+int64_t Transcriber::retry_after_ns() const {
+  const std::lock_guard lock(mutex_);
+  const auto waiting = static_cast<double>(unread_.size() + heard_.size());
+  const auto done = stats_.ended[static_cast<size_t>(End::kDone)];
+  if (done == 0) return 1'000'000'000;
+  const double each_s = stats_.busy_seconds / static_cast<double>(done);
+  return std::clamp<int64_t>(static_cast<int64_t>(waiting * each_s / 2.0 * 1e9), 1'000'000'000,
+                             kRetryNsMax);
+}
+
+Transcriber::Stats Transcriber::stats() const {
+  const std::lock_guard lock(mutex_);
+  Stats stats = stats_;
+  stats.waiting = static_cast<int>(unread_.size()) + (reading_ ? 1 : 0);
+  stats.running = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+  return stats;
+}
+
+}  // namespace pelton::speech

@@ -1,0 +1,146 @@
+// Files in, what is said in them out: a bounded queue before one model. One thread reads sound
+// ("pelton-sound": foreign formats by a process of their own), one hears ("pelton-hear"); of the
+// recordings that are being heard each has a window in turn, so that a long one holds up nobody for
+// more than a window. Nothing of it runs on a net thread. Owned by whoever loaded the model; submit
+// and all that is const: any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "speech/recogniser.h"
+#include "telemetry/histogram.h"
+
+namespace pelton::speech {
+
+// A file's bytes to mono samples of 16 kHz. Asks `go_on` often. Errors: kInvalidArgument with the
+// field 'file' where it is no sound, or too long; kUnsupported where nothing here reads it;
+// kCancelled.
+using ReadSound = std::function<Result<std::vector<float>>(const std::string& file,
+                                                           const std::function<bool()>& go_on)>;
+
+class Transcriber {
+ public:
+  struct Options {
+    int waiting_max = 64;                            // files that wait or are heard
+    int64_t waiting_bytes_max = int64_t{256} << 20;  // of those that wait; one may always
+    // Of recordings that are being heard, in all; one may always be.
+    double heard_seconds_max = 3600.0;
+    int heard_max = 16;
+  };
+
+  // All of them outlive it.
+  Transcriber(const Options& options, const Recogniser& recogniser, ReadSound read_sound,
+              const base::Clock& clock);
+  ~Transcriber();  // what still runs ends with kUnavailable
+  Transcriber(const Transcriber&) = delete;
+  Transcriber& operator=(const Transcriber&) = delete;
+
+  struct Request {
+    std::string file;  // its bytes
+    Task task;
+    std::optional<int64_t> deadline_ns;  // on the clock
+    // On the hearing thread, after each window that added some; may be empty.
+    std::function<void(std::vector<Segment> added)> on_segments;
+    // Once, on one of the two threads, unless it is cancelled. Errors: what read_sound and the
+    // recogniser say; kDeadline, kUnavailable.
+    std::function<void(Result<Transcript> outcome)> on_end;
+  };
+
+  // Whoever holds it wants the text: when it goes, the work ends soon and on_end is not called any
+  // more (a call that runs at that moment may come to its end). Any thread; it may outlive the
+  // transcriber.
+  class Ticket;
+  // Errors: the recogniser's of the task; kOverloaded, when the queue is full; kUnavailable.
+  Result<std::shared_ptr<Ticket>> submit(Request request);
+  Result<void> check(const Task& task) const { return recogniser_.check(task); }
+
+  // What waits or is heard ends with this error; gives their number.
+  int abandon(const Error& error);
+  // Waits until nothing waits or is heard, at most so long.
+  void drain(int64_t ms);
+
+  // About when half of those who wait have been heard.
+  int64_t retry_after_ns() const;
+
+  enum class End { kDone, kRefused, kFailed, kCancelled, kExpired };
+  static constexpr std::array<std::string_view, 5> kEndNames = {"done", "refused", "failed",
+                                                                "cancelled", "expired"};
+  struct Stats {
+    int waiting = 0;  // to be read or heard
+    int running = 0;  // that are being heard
+    std::array<int64_t, kEndNames.size()> ended{};
+    double audio_seconds = 0.0;  // of recordings that were heard to their end
+    double busy_seconds = 0.0;   // that hearing took, cancelled ones among them
+    int64_t windows = 0;
+  };
+  Stats stats() const;
+  const telemetry::Histogram& queue_seconds() const { return queue_seconds_; }
+  const telemetry::Histogram& first_text_seconds() const { return first_text_seconds_; }
+  const telemetry::Histogram& audio_seconds() const { return audio_seconds_; }
+  // Seconds of sound for each second from arrival to end.
+  const telemetry::Histogram& speed() const { return speed_; }
+
+ private:
+  struct Job;
+  using JobPtr = std::shared_ptr<Job>;
+
+  void read_files();
+  void hear();
+  void read_one(const JobPtr& job);
+  // One window; whether there are more.
+  bool hear_window(const JobPtr& job);
+  bool has_room_for(double seconds) const;
+  void end(const JobPtr& job, End how, Result<Transcript> outcome);
+  bool is_wanted(const Job& job) const;
+
+  const Options options_;
+  const Recogniser& recogniser_;
+  const ReadSound read_sound_;
+  const base::Clock& clock_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  bool stopping_ = false;
+  std::deque<JobPtr> unread_;
+  JobPtr reading_;            // by the sound thread
+  std::deque<JobPtr> heard_;  // in their turn
+  JobPtr hearing_;            // has its window now
+  int64_t waiting_bytes_ = 0;
+  Stats stats_;
+
+  telemetry::Histogram queue_seconds_;
+  telemetry::Histogram first_text_seconds_;
+  telemetry::Histogram audio_seconds_;
+  telemetry::Histogram speed_;
+
+  std::thread sound_thread_;  // last: they use all of the above
+  std::thread hearing_thread_;
+};
+
+class Transcriber::Ticket {
+ public:
+  explicit Ticket(std::shared_ptr<std::atomic<bool>> cancelled)
+      : cancelled_(std::move(cancelled)) {}
+  ~Ticket() { cancelled_->store(true, std::memory_order_relaxed); }
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> cancelled_;
+};
+
+}  // namespace pelton::speech

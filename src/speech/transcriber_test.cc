@@ -1,0 +1,225 @@
+// A scripted recogniser: a second of sound is a window, whose text is its first sample.
+#include "speech/transcriber.h"
+
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+
+namespace pelton::speech {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Seconds final : public Recognition {
+ public:
+  Seconds(std::vector<float> samples, std::atomic<int>& gate)
+      : samples_(std::move(samples)), gate_(gate) {
+    transcript_.seconds = static_cast<double>(samples_.size()) / 16'000.0;
+  }
+  Result<bool> step(const std::function<bool()>& go_on) override {
+    while (gate_.load() == 0) {
+      if (!go_on()) return Error{ErrorCode::kCancelled, "stopped"};
+      std::this_thread::sleep_for(1ms);
+    }
+    if (at_ >= samples_.size()) return false;
+    Segment segment;
+    segment.begin_s = static_cast<double>(at_) / 16'000.0;
+    segment.end_s = segment.begin_s + 1.0;
+    segment.text = " " + std::to_string(static_cast<int>(samples_[at_]));
+    transcript_.segments.push_back(segment);
+    at_ += 16'000;
+    return at_ < samples_.size();
+  }
+  const Transcript& transcript() const override { return transcript_; }
+
+ private:
+  const std::vector<float> samples_;
+  std::atomic<int>& gate_;
+  size_t at_ = 0;
+  Transcript transcript_;
+};
+
+class Scripted final : public Recogniser {
+ public:
+  Result<void> check(const Task& task) const override {
+    if (task.language == "xx") return Error{ErrorCode::kInvalidArgument, "no such", "language"};
+    return {};
+  }
+  Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples,
+                                             const Task&) const override {
+    return std::unique_ptr<Recognition>(std::make_unique<Seconds>(std::move(samples), gate));
+  }
+  mutable std::atomic<int> gate = 1;  // 0: nobody is heard
+};
+
+// "5:3": three seconds of 5; "bad": no sound.
+Result<std::vector<float>> read(const std::string& file, const std::function<bool()>&) {
+  if (file == "bad") return Error{ErrorCode::kInvalidArgument, "is no sound", "file"};
+  const float value = std::stof(file.substr(0, file.find(':')));
+  return std::vector<float>(16'000 * std::stoul(file.substr(file.find(':') + 1)), value);
+}
+
+struct Asked {
+  std::shared_ptr<Transcriber::Ticket> ticket;
+  std::future<Result<Transcript>> end;
+};
+Asked ask(Transcriber& transcriber, std::string file, std::optional<int64_t> deadline_ns = {}) {
+  const auto promise = std::make_shared<std::promise<Result<Transcript>>>();
+  Asked asked{.ticket = nullptr, .end = promise->get_future()};
+  auto ticket = transcriber.submit({.file = std::move(file),
+                                    .task = {},
+                                    .deadline_ns = deadline_ns,
+                                    .on_segments = {},
+                                    .on_end = [promise](Result<Transcript> outcome) {
+                                      promise->set_value(std::move(outcome));
+                                    }});
+  if (!ticket.ok()) {
+    promise->set_value(ticket.error());
+  } else {
+    asked.ticket = *ticket;
+  }
+  return asked;
+}
+
+bool comes_to(const Transcriber& transcriber,
+              const std::function<bool(const Transcriber::Stats&)>& is) {
+  for (int i = 0; i < 5000; ++i) {
+    if (is(transcriber.stats())) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+TEST(Transcriber, FilesAreHeardInTurns) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({}, model, read, clock);
+  Asked first = ask(transcriber, "1:50");
+  Asked second = ask(transcriber, "2:1");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 2; }));
+  model.gate = 1;
+  ASSERT_EQ(second.end.wait_for(10s), std::future_status::ready);
+  EXPECT_EQ(plain_text(second.end.get().value()), "2");
+  ASSERT_EQ(first.end.wait_for(10s), std::future_status::ready);
+  EXPECT_EQ(first.end.get()->segments.size(), 50u);
+  const Transcriber::Stats stats = transcriber.stats();
+  EXPECT_EQ(stats.ended[static_cast<size_t>(Transcriber::End::kDone)], 2);
+  EXPECT_EQ(stats.audio_seconds, 51.0);
+  EXPECT_EQ(stats.windows, 51);
+}
+
+TEST(Transcriber, AFullQueueRefuses) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.waiting_max = 2, .heard_max = 1}, model, read, clock);
+  Asked first = ask(transcriber, "1:1");
+  Asked second = ask(transcriber, "2:1");
+  Asked third = ask(transcriber, "3:1");
+  ASSERT_EQ(third.end.wait_for(0s), std::future_status::ready);
+  EXPECT_EQ(third.end.get().error().code, ErrorCode::kOverloaded);
+  // Who leaves makes room.
+  second.ticket.reset();
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) {
+    return stats.ended[static_cast<size_t>(Transcriber::End::kCancelled)] == 1;
+  }));
+  Asked fourth = ask(transcriber, "4:1");
+  model.gate = 1;
+  EXPECT_EQ(plain_text(fourth.end.get().value()), "4");
+  EXPECT_EQ(plain_text(first.end.get().value()), "1");
+  // The promise went with the job, unkept.
+  EXPECT_EQ(second.end.wait_for(0s), std::future_status::ready);
+  EXPECT_THROW(second.end.get(), std::future_error);
+}
+
+TEST(Transcriber, DeadlinesAndUnloadsEndWhatRuns) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  auto transcriber =
+      std::make_unique<Transcriber>(Transcriber::Options{.heard_max = 1}, model, read, clock);
+  Asked heard = ask(*transcriber, "1:1", clock.now_ns() + 20'000'000);
+  Asked waits = ask(*transcriber, "2:1", clock.now_ns() + 20'000'000);
+  EXPECT_EQ(heard.end.get().error().code, ErrorCode::kDeadline);
+  EXPECT_EQ(waits.end.get().error().code, ErrorCode::kDeadline);
+  Asked long_one = ask(*transcriber, "3:1");
+  ASSERT_TRUE(comes_to(*transcriber, [](const auto& stats) { return stats.running == 1; }));
+  EXPECT_EQ(transcriber->abandon({ErrorCode::kUnavailable, "gone", ""}), 1);
+  EXPECT_EQ(long_one.end.get().error().message, "gone");
+  Asked last = ask(*transcriber, "4:1");
+  transcriber.reset();
+  EXPECT_EQ(last.end.get().error().code, ErrorCode::kUnavailable);
+}
+
+TEST(Transcriber, WhatIsNoSoundIsSaid) {
+  const base::SystemClock clock;
+  const Scripted model;
+  Transcriber transcriber({}, model, read, clock);
+  EXPECT_EQ(ask(transcriber, "bad").end.get().error().field, "file");
+  EXPECT_EQ(transcriber.submit({.file = "1:1", .task = {.language = "xx"}}).error().field,
+            "language");
+}
+
+TEST(Transcriber, LongRecordingsWaitForRoom) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.heard_seconds_max = 10.0}, model, read, clock);
+  Asked first = ask(transcriber, "1:8");
+  Asked second = ask(transcriber, "2:8");
+  ASSERT_TRUE(comes_to(transcriber,
+                       [](const auto& stats) { return stats.running == 1 && stats.waiting == 1; }));
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(transcriber.stats().running, 1);
+  model.gate = 1;
+  EXPECT_EQ(second.end.get()->segments.size(), 8u);
+  EXPECT_EQ(first.end.get()->segments.size(), 8u);
+}
+
+TEST(Transcript, IsWrittenInEachForm) {
+  Transcript made{.language = "de", .translates = false, .seconds = 3.5, .segments = {}};
+  Segment one;
+  one.begin_s = 0.0;
+  one.end_s = 1.5;
+  one.text = " Guten\n\nTag,";
+  one.words = {{.text = " Guten", .begin_s = 0.0, .end_s = 0.5, .probability = 0.5}};
+  Segment two = one;
+  two.begin_s = 3601.25;
+  two.end_s = 3602.0;
+  two.text = " \"Welt\".";
+  made.segments = {one, two};
+  EXPECT_EQ(plain_text(made), "Guten\n\nTag, \"Welt\".");
+  EXPECT_EQ(subrip(made),
+            "1\n00:00:00,000 --> 00:00:01,500\nGuten\nTag,\n\n"
+            "2\n01:00:01,250 --> 01:00:02,000\n\"Welt\".\n\n");
+  EXPECT_TRUE(
+      web_vtt(made).starts_with("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nGuten\nTag,\n\n"));
+  EXPECT_EQ(json(made),
+            R"({"text":"Guten\n\nTag, \"Welt\".","usage":{"type":"duration","seconds":4}})");
+  const std::string verbose = verbose_json(made, {.segments = false, .words = true});
+  EXPECT_TRUE(verbose.starts_with(R"({"task":"transcribe","language":"german","duration":3.5,)"));
+  EXPECT_NE(verbose.find(R"("words":[{"word":"Guten","start":0.0,"end":0.5})"), std::string::npos);
+  EXPECT_EQ(verbose.find("segments"), std::string::npos);
+}
+
+TEST(Languages, HaveNamesAndCodes) {
+  EXPECT_EQ(language_code("German"), "de");
+  EXPECT_EQ(language_code("de"), "de");
+  EXPECT_EQ(language_code("klingon"), "");
+  EXPECT_EQ(language_name("yue"), "cantonese");
+  EXPECT_EQ(language_name("l3"), "l3");
+}
+
+TEST(CompressionRatio, IsHighOfRepetitions) {
+  std::string again;
+  for (int i = 0; i < 40; ++i) again += "and then ";
+  EXPECT_GT(compression_ratio(again), 2.4);
+  EXPECT_LT(compression_ratio("Several words that are each another one."), 1.2);
+  EXPECT_EQ(compression_ratio(""), 0.0);
+}
+
+}  // namespace
+}  // namespace pelton::speech
