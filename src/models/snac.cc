@@ -21,6 +21,7 @@ constexpr int kSizeMax = 1 << 14;
 constexpr size_t kListMax = 8;
 constexpr int kTaps = 7;
 constexpr int kDilations[] = {1, 3, 9};
+constexpr int64_t kFrameSamplesMax = 1 << 14;
 constexpr int64_t kFramesMax = 1 << 16;  // latent ones of one decode: half an hour and more
 
 Result<std::vector<int>> read_list(const ConfigFields& fields, const char* key, int most) {
@@ -92,6 +93,13 @@ Result<SnacConfig> parse_snac_config(const Json& json, const std::string& file) 
   TRY_ASSIGN(config.depthwise, fields.boolean("depthwise", true));
   const int inferred = encoder_size << encoder_rates.size();
   TRY_ASSIGN(config.latent_size, fields.integer_or("latent_dim", inferred, {1, kSizeMax}));
+  int64_t samples = 1;
+  for (const int rate : config.rates) samples *= rate;
+  if (samples > kFrameSamplesMax) {
+    return fields.bad("decoder_rates", fmt::format("make {} samples of a latent frame; at most {} "
+                                                   "are read",
+                                                   samples, kFrameSamplesMax));
+  }
   const int narrowest = config.decoder_size >> config.rates.size();
   if (narrowest < 1 || narrowest << config.rates.size() != config.decoder_size) {
     return fields.bad("decoder_dim", fmt::format("({}) must be halved {} times",
