@@ -12,6 +12,7 @@
 #include "server/health.h"
 #include "server/services.h"
 #include "server/tool_servers.h"
+#include "speech/transcriber.h"
 #include "telemetry/process_usage.h"
 #include "telemetry/prometheus_text.h"
 
