@@ -183,7 +183,10 @@ class Gateway {
     bool comes = false;
     std::string stays_in;  // the region that it may not leave; empty: any
   };
-  static ForRegion for_region(const net::HttpHeaders& headers, Caller& caller);
+  static Result<ForRegion> for_region(const net::HttpHeaders& headers, Caller& caller);
+  // Whether no other region may answer it: what it says, and who asks and how it is routed.
+  static bool stays_here(const net::HttpRequest& request, const GatewayConfig& config,
+                         const Asker& asker);
   // The region that the request stays in, by its key, its tenant and its header; empty: any. Error:
   // what it asks for is not for it.
   static Result<std::string> region_asked(const GatewayConfig& config, const Asker& asker,
@@ -216,7 +219,8 @@ class Gateway {
                               std::string model, const Asker& asker, const Home& home);
   // The arm of a route that is rolled out (gateway_rollouts.cc): of another route nothing.
   Rollouts::Draw draw_rollout(const RouteConfig* route, const RouteKey& key);
-  std::unique_ptr<RolloutTicket> begin_rollout(const RouteChoice& choice,
+  std::unique_ptr<RolloutTicket> begin_rollout(const net::HttpRequest& request,
+                                               const RouteChoice& choice,
                                                const Rollouts::Draw& draw);
   bool serves(std::string_view pool) const;
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,

@@ -41,7 +41,7 @@ tokenizer::Tokenizer bytes_tokenizer() {
   return *std::move(made);
 }
 
-std::vector<speech::Word> words_of(const std::string& text, std::string_view language) {
+std::vector<speech::Word> heard_words(const std::string& text, std::string_view language) {
   static const tokenizer::Tokenizer tokenizer = bytes_tokenizer();
   std::vector<TokenId> tokens;
   std::vector<models::AlignedToken> aligned;
@@ -60,14 +60,14 @@ std::vector<speech::Word> words_of(const std::string& text, std::string_view lan
 
 std::vector<std::string> texts_of(const std::string& text, std::string_view language) {
   std::vector<std::string> texts;
-  for (const speech::Word& word : words_of(text, language)) texts.push_back(word.text);
+  for (const speech::Word& word : heard_words(text, language)) texts.push_back(word.text);
   return texts;
 }
 
 using Texts = std::vector<std::string>;
 
 TEST(SpokenWords, BeginAtBlanks) {
-  const std::vector<speech::Word> words = words_of(" Good day", "en");
+  const std::vector<speech::Word> words = heard_words(" Good day", "en");
   ASSERT_EQ(words.size(), 2u);
   EXPECT_EQ(words[0].text, " Good");
   EXPECT_EQ(words[0].begin_s, 0.0);
@@ -80,7 +80,7 @@ TEST(SpokenWords, BeginAtBlanks) {
 TEST(SpokenWords, PunctuationIsBesideItsWord) {
   EXPECT_EQ(texts_of(" \"Yes\", he said.", "en"), (Texts{" \"Yes\",", " he", " said."}));
   EXPECT_EQ(texts_of(" (a) b", "en"), (Texts{" (a)", " b"}));
-  const std::vector<speech::Word> words = words_of(" So.", "en");
+  const std::vector<speech::Word> words = heard_words(" So.", "en");
   ASSERT_EQ(words.size(), 1u);
   EXPECT_EQ(words[0].end_s, 3.0);  // the word's, without the stop
 }
