@@ -24,6 +24,7 @@
 
 #include "audio/resample.h"
 #include "audio/wav_file.h"
+#include "base/descriptor.h"
 #include "media/sound_child.h"
 
 namespace pelton::media {
@@ -43,22 +44,6 @@ constexpr int kCpuSecondsOfMiB = 2;
 constexpr int kMinutesOfCpuSecond = 1;
 constexpr int kFirstFree = 16;  // descriptors that are given to the child stand above
 
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  void reset(int value = -1) {
-    if (value_ >= 0) ::close(value_);
-    value_ = value;
-  }
-
- private:
-  int value_;
-};
-
 Error failed(const char* step) {
   return {ErrorCode::kUnavailable,
           fmt::format("the process that reads sound could not be started: {}: {}", step,
@@ -75,8 +60,8 @@ std::string plain(std::string_view text) {
 
 struct Child {
   pid_t process = -1;
-  Descriptor output;
-  Descriptor errors;
+  base::Descriptor output;
+  base::Descriptor errors;
 };
 
 Result<void> fill(int descriptor, const std::string& bytes) {
@@ -95,10 +80,10 @@ Result<void> start(const std::string& program, const std::vector<std::string>& w
   int errors[2];
   if (::pipe2(output, O_CLOEXEC) != 0) return failed("pipe");
   child.output.reset(output[0]);
-  Descriptor output_end(output[1]);
+  base::Descriptor output_end(output[1]);
   if (::pipe2(errors, O_CLOEXEC) != 0) return failed("pipe");
   child.errors.reset(errors[0]);
-  Descriptor errors_end(errors[1]);
+  base::Descriptor errors_end(errors[1]);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
@@ -284,7 +269,7 @@ Result<std::vector<float>> SoundReader::read_beside(const std::string& bytes,
                              name, format_name(format)),
                  "file"};
   }
-  Descriptor input(::memfd_create("sound", MFD_CLOEXEC));
+  base::Descriptor input(::memfd_create("sound", MFD_CLOEXEC));
   if (input.get() < 0) return failed("memfd_create");
   TRY(fill(input.get(), bytes));
   ::lseek(input.get(), 0, SEEK_SET);
