@@ -14,6 +14,7 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/split.h"
 #include "bench/probe.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/interrupt.h"
@@ -34,16 +35,6 @@ using cli::Flag;
 constexpr size_t kResultBytesMax = size_t{1} << 30;
 constexpr const char* kAgainstJournal = ".against.partial";
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    if (comma > 0) parts.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return parts;
-}
-
 // Sets by name, or files of tasks; of each at most --limit.
 Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
   const auto seed = static_cast<uint64_t>(arguments.integer("--seed"));
@@ -52,7 +43,8 @@ Result<std::vector<eval::Task>> read_tasks(const cli::Arguments& arguments) {
   std::vector<std::string> names;
   bool has_file = false;
   bool has_made = false;
-  for (const std::string& name : split(arguments.text("--tasks"))) {
+  for (const std::string_view part : base::split_skipping_empty(arguments.text("--tasks"), ',')) {
+    const std::string name(part);
     const std::vector<std::string_view> made = eval::generated_sets();
     std::vector<eval::Task> set;
     std::string set_name = name;
@@ -383,16 +375,12 @@ std::string about() {
     text += fmt::format("  {:<11} {}\n", name, eval::describe_set(name));
   }
   return text +
-         "FILE.jsonl: tasks of yours, or published sets in the shape of GSM8K, MMLU, ARC, IFEval, "
-         "BFCL,\n"
-         "HumanEval or MBPP (docs/evaluation.md). An evaluation with --out that was interrupted "
-         "goes on where "
-         "it "
-         "was.\nRecorded requests, as bodies of chat completions or lines of a batch's file, are "
-         "asked again:\n"
-         "right is an answer of the form that was asked for; --against says how many are the "
-         "same.\n"
-         "$OPENAI_API_KEY is sent to --base-url as the key, $OPENAI_API_KEY_AGAINST to --against.";
+         "FILE.jsonl: tasks of yours, or published sets in the shape of GSM8K, MMLU, ARC, IFEval,\n"
+         "BFCL, HumanEval or MBPP (docs/evaluation.md). Recorded requests, as bodies of chat\n"
+         "completions or lines of a batch's file, are asked again: right is an answer of the form\n"
+         "that was asked for; --against says how many are the same. An evaluation with --out that\n"
+         "was interrupted goes on where it was. $OPENAI_API_KEY is sent to --base-url as the key,\n"
+         "$OPENAI_API_KEY_AGAINST to --against.";
 }
 
 }  // namespace

@@ -48,13 +48,12 @@ Result<Json> ask(const cli::Arguments& arguments, std::string method, const std:
   if (const Json* failed = json.find("failed"); failed != nullptr && failed->is_array()) {
     words = "not done at " + failed->dump();
   }
-  if (error != nullptr &&
-      error->string("code") == std::optional<std::string>("rollout_not_found")) {
-    return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet rollouts` lists them",
+  const std::string code = error == nullptr ? "" : error->string("code").value_or("");
+  if (code == "rollout_not_found" || code == "worker_not_found") {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}; `pelton fleet {}` lists them", words,
+                             code == "worker_not_found" ? "ls" : "rollouts"),
                  "NAME"};
-  }
-  if (error != nullptr && error->string("code") == std::optional<std::string>("worker_not_found")) {
-    return Error{ErrorCode::kInvalidArgument, words + "; `pelton fleet ls` lists them", "NAME"};
   }
   return Error{response.status == 404 ? ErrorCode::kInvalidArgument : ErrorCode::kIo,
                fmt::format("the gateway answers {}: {}", response.status, words)};

@@ -13,6 +13,7 @@
 #include "apps/packing.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
+#include "base/split.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -24,13 +25,8 @@ using cli::Flag;
 
 // "a,b" -> a, b
 std::vector<std::string> globs(std::string_view text) {
-  std::vector<std::string> list;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    if (comma > 0) list.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return list;
+  const auto parts = base::split_skipping_empty(text, ',');
+  return {parts.begin(), parts.end()};
 }
 
 Result<hub::PullOptions> pull_options(const cli::Arguments& arguments) {

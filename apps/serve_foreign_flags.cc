@@ -1,7 +1,8 @@
 #include "apps/serve_foreign_flags.h"
 
-#include <algorithm>
 #include <string_view>
+
+#include "base/split.h"
 
 namespace pelton::apps {
 namespace {
@@ -140,13 +141,8 @@ constexpr Row kRows[] = {
 };
 
 std::vector<std::string> split_at_blanks(std::string_view text) {
-  std::vector<std::string> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    words.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
+  const auto words = base::split_skipping_empty(text, ' ');
+  return {words.begin(), words.end()};
 }
 
 }  // namespace

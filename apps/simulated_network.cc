@@ -24,8 +24,8 @@ std::vector<Flag> simulated_network_flags() {
   for (Flag& flag : flags) {
     flag.not_with.push_back({"--fidelity", {"fluid"}});
     // Without an autoscaler nobody hears of facts.
-    if (flag.name.starts_with("--facts-"))
-      flag.only_with = {{"--autoscale"}, {"--scale-config"}, {"--scenario"}};
+    if (!flag.name.starts_with("--facts-")) continue;
+    flag.only_with = {{"--autoscale"}, {"--scale-config"}, {"--scenario"}};
   }
   return flags;
 }

@@ -8,6 +8,7 @@
 
 #include "apps/model_fetch.h"
 #include "base/check.h"
+#include "base/split.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
@@ -87,16 +88,11 @@ class SnacVocoder final : public speech::Vocoder {
 
 Result<std::vector<std::string>> voices_of(const cli::Arguments& arguments) {
   std::vector<std::string> voices;
-  std::string text = arguments.text("--speech-voices");
-  text += ',';
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t comma = text.find(',', begin);
-    const std::string voice = text.substr(begin, comma - begin);
-    begin = comma + 1;
+  for (const std::string_view voice : base::split(arguments.text("--speech-voices"), ',')) {
     const bool is_plain = !voice.empty() && voice.size() <= kVoiceBytesMax &&
-                          voice.find_first_of(" :\t\r\n") == std::string::npos;
+                          voice.find_first_of(" :\t\r\n") == std::string_view::npos;
     if (is_plain && voices.size() < kVoicesMax) {
-      voices.push_back(voice);
+      voices.emplace_back(voice);
       continue;
     }
     return Error{

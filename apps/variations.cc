@@ -4,20 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "base/split.h"
+
 namespace pelton::apps {
-namespace {
-
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const size_t end = std::min(text.find(at), text.size());
-    parts.emplace_back(text.substr(0, end));
-    if (end == text.size()) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-}  // namespace
 
 Result<std::vector<Variation>> read_variations(const std::vector<std::string>& texts,
                                                const std::string& example,
@@ -30,7 +19,8 @@ Result<std::vector<Variation>> read_variations(const std::vector<std::string>& t
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("--vary {} is not like {}", text, example), "vary"};
     }
-    Variation one{.key = text.substr(0, equals), .values = split(text.substr(equals + 1), ',')};
+    const auto values = base::split(std::string_view(text).substr(equals + 1), ',');
+    Variation one{.key = text.substr(0, equals), .values = {values.begin(), values.end()}};
     if (std::ranges::find(variations, one.key, &Variation::key) != variations.end()) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("--vary has {} twice; give all its values at once", one.key),

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "api/documented_objects.h"
+#include "base/split.h"
 
 namespace pelton::api {
 namespace {
@@ -37,18 +38,8 @@ bool is_neutral_word(std::string_view word, const Json& value) {
   return error == std::errc() && end == word.data() + word.size() && number == value.as_number();
 }
 
-std::vector<std::string_view> split_at_blanks(std::string_view words) {
-  std::vector<std::string_view> all;
-  while (!words.empty()) {
-    const size_t end = std::min(words.find(' '), words.size());
-    all.push_back(words.substr(0, end));
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return all;
-}
-
 bool is_neutral(std::string_view words, const Json& value) {
-  return std::ranges::any_of(split_at_blanks(words),
+  return std::ranges::any_of(base::split_skipping_empty(words, ' '),
                              [&](std::string_view word) { return is_neutral_word(word, value); });
 }
 
@@ -72,7 +63,7 @@ std::string broken_rule(std::string_view allowed, const Json& value) {
   const size_t dots = allowed.find("..");
   if (dots == std::string_view::npos) {
     if (allowed.empty() || !value.is_string() || has_word(allowed, value.as_string())) return "";
-    return fmt::format("'{}'", fmt::join(split_at_blanks(allowed), "' or '"));
+    return fmt::format("'{}'", fmt::join(base::split_skipping_empty(allowed, ' '), "' or '"));
   }
   if (!value.is_number() && !value.is_string()) return "";
   const double size =

@@ -135,7 +135,8 @@ class Terms {
       : needs_(needs),
         plan_(plan),
         faults_(needs.faults),
-        noticed_s_(faults_.detect_s + faults_.shift_s) {}
+        noticed_s_(faults_.detect_s + faults_.shift_s),
+        missing_(Supply(needs, plan).deficit()) {}
 
   std::vector<DowntimeTerm> made() {
     add_standing();
@@ -157,12 +158,11 @@ class Terms {
         term.per_month * (term.share * term.at_once_s + term.deficit * term.restored_s);
     if (term.downtime_s > 0) terms_.push_back(std::move(term));
   }
-  // What is missing without any incident: of replicas that stand, not of a plan.
+  // Of replicas that stand, not of a plan.
   void add_standing() {
-    const double missing = Supply(needs_, plan_).deficit();
     add({.cause = "too few replicas",
          .per_month = 1,
-         .deficit = missing,
+         .deficit = missing_,
          .restored_s = kMonthSeconds});
   }
   void add_replicas(size_t i) {
@@ -195,12 +195,12 @@ class Terms {
   }
   void add_domains(Domain kind) {
     const double often = per_month(mtbf_days(faults_, kind));
+    if (often <= 0) return;
     std::set<std::string> titles;
     for (const Placement& one : plan_.placements) {
       titles.insert(domain_title(needs_.entries[static_cast<size_t>(one.entry)], kind));
     }
     titles.erase("");
-    if (often <= 0) return;
     for (const std::string& title : titles) {
       Supply supply(needs_, plan_);
       supply.lose(title);
@@ -220,13 +220,14 @@ class Terms {
   }
   // What is missing anyway is a term of its own.
   double deficit_beyond(const Supply& supply) const {
-    return std::max(0.0, supply.deficit() - Supply(needs_, plan_).deficit());
+    return std::max(0.0, supply.deficit() - missing_);
   }
 
   const FleetNeeds& needs_;
   const Plan& plan_;
   const FaultRates& faults_;
   const double noticed_s_;
+  const double missing_;  // without any incident
   std::vector<DowntimeTerm> terms_;
 };
 

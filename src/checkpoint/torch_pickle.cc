@@ -89,14 +89,13 @@ struct Value {
     kTensor
   };
   Kind kind = Kind::kNone;
-  int64_t number = 0;     // kInteger; kName: which of kNames; kStorage: elements
+  int64_t number = 0;     // kInteger; kName: which of kNames
   std::string text = {};  // kText; kStorage, kTensor: the storage's key
   // Values, by their number: elements; of a kDict keys and values by turns.
   std::vector<uint32_t> items = {};
   DType dtype = DType::kF32;        // kStorage, kTensor
   std::vector<int64_t> shape = {};  // kTensor
   uint64_t offset = 0;              // likewise
-  uint64_t storage_elements = 0;
 };
 using Kind = Value::Kind;
 
@@ -126,8 +125,7 @@ class Reader {
                          .storage = value.text,
                          .dtype = value.dtype,
                          .shape = value.shape,
-                         .offset = value.offset,
-                         .storage_elements = value.storage_elements});
+                         .offset = value.offset});
     }
     return tensors;
   }
@@ -270,11 +268,8 @@ class Reader {
     }
     const KnownName& name = kNames[static_cast<size_t>(type->number)];
     if (name.kind != Name::kStorage) return bad("has a storage of no known type");
-    return push({.kind = Kind::kStorage,
-                 .number = elements->number,
-                 .text = key->text,
-                 .items = {},
-                 .dtype = name.dtype});
+    return push(
+        {.kind = Kind::kStorage, .number = 0, .text = key->text, .items = {}, .dtype = name.dtype});
   }
 
   Result<std::vector<int64_t>> integers(const Value* tuple) const {
@@ -299,8 +294,7 @@ class Reader {
     }
     TRY_ASSIGN(std::vector<int64_t> shape, integers(item(arguments, 2, Kind::kTuple)));
     TRY_ASSIGN(const std::vector<int64_t> strides, integers(item(arguments, 3, Kind::kTuple)));
-    if (strides.size() != shape.size())
-      return bad("has a tensor whose strides are not its shape's");
+    if (strides.size() != shape.size()) return bad("has a tensor with other strides than sizes");
     uint64_t row = 1;  // elements of all dimensions behind
     for (size_t i = shape.size(); i-- > 0;) {
       const auto size = static_cast<uint64_t>(shape[i]);
@@ -316,8 +310,7 @@ class Reader {
                  .items = {},
                  .dtype = storage->dtype,
                  .shape = std::move(shape),
-                 .offset = static_cast<uint64_t>(offset->number),
-                 .storage_elements = static_cast<uint64_t>(storage->number)});
+                 .offset = static_cast<uint64_t>(offset->number)});
   }
 
   Result<void> reduce() {

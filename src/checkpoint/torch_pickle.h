@@ -25,8 +25,7 @@ struct PickledTensor {
   std::string storage;  // "0": the archive's entry data/0
   tensor::DType dtype = tensor::DType::kF32;
   std::vector<int64_t> shape;
-  uint64_t offset = 0;            // elements
-  uint64_t storage_elements = 0;  // as the pickle says
+  uint64_t offset = 0;  // elements
 };
 
 inline constexpr size_t kPickleValuesMax = size_t{1} << 18;

@@ -58,8 +58,9 @@ Result<Entry> read_entry(Bytes file, size_t at, const std::string& path) {
   const auto refuse = [&](ErrorCode code, std::string_view what) {
     return Error{code, fmt::format("{}: entry {} {}", path, shown(name), what)};
   };
-  if (name_bytes > kZipNameBytesMax)
+  if (name_bytes > kZipNameBytesMax) {
     return refuse(ErrorCode::kBadCheckpoint, "has too long a name");
+  }
   if ((number(file, at + 8, 2) & kEncrypted) != 0) {
     return refuse(ErrorCode::kUnsupported, "is encrypted");
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/random.h"
+#include "base/split.h"
 
 namespace pelton::cost_model {
 namespace {
@@ -32,16 +33,6 @@ std::optional<double> number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 // Numbers of one request, one after the other.
@@ -79,7 +70,7 @@ class Draws {
 Result<DraftAcceptance::Part> DraftAcceptance::parse_part(std::string_view text) {
   Part part;
   if (text.starts_with("beta:")) {
-    const std::vector<std::string_view> fields = split(text.substr(5), ':');
+    const std::vector<std::string_view> fields = base::split(text.substr(5), ':');
     const auto is_sound = [](std::optional<double> one) {
       return one && *one > 0 && *one <= kParameterMax;
     };
@@ -90,7 +81,7 @@ Result<DraftAcceptance::Part> DraftAcceptance::parse_part(std::string_view text)
     part.beta = *number(fields[1]);
     return part;
   }
-  for (const std::string_view field : split(text, ',')) {
+  for (const std::string_view field : base::split(text, ',')) {
     const std::optional<double> share = number(field);
     if (!share || !(*share >= 0 && *share <= 1)) return bad(text, "must have shares of 0 to 1");
     part.by_place.push_back(*share);
@@ -102,7 +93,7 @@ Result<DraftAcceptance::Part> DraftAcceptance::parse_part(std::string_view text)
 Result<DraftAcceptance> DraftAcceptance::parse(std::string_view text) {
   DraftAcceptance all;
   double sum = 0;
-  const std::vector<std::string_view> parts = split(text, '+');
+  const std::vector<std::string_view> parts = base::split(text, '+');
   if (parts.size() > kPartsMax) return bad(text, "must have at most 16 parts");
   for (std::string_view one : parts) {
     const size_t star = one.find('*');

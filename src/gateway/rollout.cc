@@ -126,16 +126,15 @@ RolloutEvidence Rollout::all() const {
 // Each of them may raise a false alarm in its part of all that may be.
 std::vector<Rollout::Test> Rollout::tests() const {
   std::vector<Test> tests;
-  const auto sum = [](const RankTest::Products& own, const RankTest::Products& others) {
-    RankTest::Products all = own;
-    for (size_t i = 0; i < all.size(); ++i) all[i] += others[i];
-    return mixed_log_evidence(all);
+  const auto sum = [](auto own, const auto& more) {
+    for (size_t i = 0; i < own.size(); ++i) own[i] += more[i];
+    return mixed_log_evidence(own);
   };
   const RolloutEvidence& others = others_.evidence;
   if (plan_.watched.errors) {
-    auto products = errors_.evidence().log_products;
-    for (size_t i = 0; i < products.size(); ++i) products[i] += others.errors.log_products[i];
-    tests.push_back({.name = "errors", .log_evidence = mixed_log_evidence(products)});
+    tests.push_back(
+        {.name = "errors",
+         .log_evidence = sum(errors_.evidence().log_products, others.errors.log_products)});
   }
   if (plan_.watched.ttft) {
     tests.push_back({.name = "ttft",

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/authenticated_cipher.h"
 #include "base/file.h"
 #include "base/random.h"
 
@@ -18,16 +18,12 @@ constexpr int64_t kTurnNsMax = 1'000'000'000;    // longer ones: this process st
 constexpr int64_t kWriteEachNs = 2'000'000'000;  // of evidence; a step is written at once
 constexpr size_t kFileBytesMax = size_t{64} << 20;
 constexpr size_t kKeptMax = 64;
+constexpr size_t kIdBytes = 8;
 
 // Of what evidence is evidence.
 std::string tests_of(const RolloutPlan& plan) {
   return fmt::format("{:.12g} {:.12g} {:.12g}", plan.error_tolerance, plan.ttft_tolerance,
                      plan.length_tolerance);
-}
-
-std::string random_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 }  // namespace
@@ -37,12 +33,10 @@ void RolloutTicket::note_end(const End& end) {
 }
 
 Rollouts::Rollouts(Options options)
-    : options_(std::move(options)),
-      id_(random_id()),
-      turned_ns_(options_.clock.now_ns()),
-      thread_({.name = "pelton-rollouts", .interval = kTurn}, [this] { turn(); }) {}
+    : options_(std::move(options)), id_(base::random_hex(kIdBytes)) {}
 
 Rollouts::~Rollouts() {
+  thread_.reset();
   write();
 }
 
@@ -108,6 +102,11 @@ void Rollouts::set(const GatewayConfig& config) {
     });
     if (known.size() > kKeptMax) known.resize(kKeptMax);
     kept_ = std::move(known);
+    if (!entries_.empty() && !thread_) {
+      turned_ns_ = options_.clock.now_ns();
+      thread_.emplace(base::PeriodicThread::Options{.name = "pelton-rollouts", .interval = kTurn},
+                      [this] { turn(); });
+    }
   }
   write();
 }

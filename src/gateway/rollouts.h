@@ -132,7 +132,7 @@ class Rollouts {
   std::mutex write_mutex_;  // one at a time writes; the next ones are its
   int64_t written_ns_ = 0;
   bool is_failing_ = false;
-  base::PeriodicThread thread_;
+  std::optional<base::PeriodicThread> thread_;  // from the first roll-out on; guarded by mutex_
 };
 
 }  // namespace pelton::gateway

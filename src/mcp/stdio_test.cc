@@ -161,11 +161,11 @@ TEST_F(Stdio, SilenceHasAnEnd) {
 TEST_F(Stdio, ABrokenAnswerFailsItsCallAlone) {
   for (const auto& [how, words] : std::initializer_list<std::pair<const char*, const char*>>{
            {"breaks once", "answer is none"}, {"asks once", "without end"}}) {
-    const auto one = session(how, std::chrono::milliseconds(700));
+    const auto one = session(how, std::chrono::milliseconds(2100));
     const auto broken = call(*one, "x");
     ASSERT_FALSE(broken.ok()) << how;
     EXPECT_THAT(broken.error().message, HasSubstr(words));
-    std::this_thread::sleep_for(std::chrono::milliseconds(450));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1350));
     const auto next = call(*one, "y");
     EXPECT_TRUE(next.ok()) << how << ": " << next.error().message;
   }
@@ -173,14 +173,14 @@ TEST_F(Stdio, ABrokenAnswerFailsItsCallAlone) {
 
 // The first one's end takes the program from the second.
 TEST_F(Stdio, EachCallHasAnEndWithoutAProgramToo) {
-  const auto one = session("silent later", std::chrono::milliseconds(800));
+  const auto one = session("silent later", std::chrono::milliseconds(2400));
   ASSERT_TRUE(call(*one, "a").ok());
   std::promise<Result<ToolResult>> first;
   std::promise<Result<ToolResult>> second;
   for (auto* const got : {&first, &second}) {
     one->call_tool("python", Json(Json::Object{}),
                    [got](Result<ToolResult> result) { got->set_value(std::move(result)); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(std::chrono::milliseconds(900));
   }
   EXPECT_EQ(soon(first).error().code, ErrorCode::kDeadline);
   EXPECT_EQ(soon(second).error().code, ErrorCode::kDeadline);

@@ -114,10 +114,10 @@ class LoadedModel {
 
   // What its answers depend on besides their requests (node/model_fingerprint.h).
   const std::string& fingerprint() const { return fingerprint_; }
-  // What other formats were found to cost these files (node/kept_measurement.h).
   // "NAME, template sha256:0123456789abcdef": what writes its prompts; empty: it has no chat
   // format.
   std::string chat_template_name() const;
+  // What other formats were found to cost these files (node/kept_measurement.h).
   const std::vector<FormatRecord>& format_records() const { return format_records_; }
 
   // Null when Options::make_executor made another one.

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/sync_path.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/gguf_names.h"
 #include "node/model_template.h"
@@ -107,9 +108,9 @@ class NewFolder {
   // What took so long to make survives a power cut once it has its name.
   Result<void> finish() {
     for (const auto& entry : std::filesystem::directory_iterator(work_)) {
-      TRY(sync(entry.path().string()));
+      TRY(base::sync_path(entry.path().string()));
     }
-    TRY(sync(work_));
+    TRY(base::sync_path(work_));
     if (::renameat2(AT_FDCWD, work_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
       if (errno == EEXIST) return is_there(path_);
       return cannot(path_, "rename to", last_error());
@@ -125,14 +126,6 @@ class NewFolder {
   static Error is_there(const std::string& path) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{} is there already; name a new folder, or remove it", path)};
-  }
-  static Result<void> sync(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    const bool done = fd >= 0 && ::fsync(fd) == 0;
-    const std::error_code failed = last_error();
-    if (fd >= 0) ::close(fd);
-    if (!done) return cannot(path, "write out", failed);
-    return {};
   }
 
   std::string path_;

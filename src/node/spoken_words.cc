@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace pelton::node {
 namespace {
@@ -31,17 +32,11 @@ std::string_view stripped(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-// How many bytes are missing of the character that the text ends with.
 bool ends_within_character(std::string_view text) {
-  size_t at = text.size();
-  size_t behind = 0;
-  while (at > 0 && behind < 4) {
-    const auto byte = static_cast<unsigned char>(text[--at]);
-    ++behind;
-    if (byte < 0x80) return false;
-    if (byte < 0xC0) continue;
-    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-    return behind < length;
+  while (!text.empty()) {
+    const base::Utf8Step step = base::utf8_step(text);
+    if (step.kind == base::Utf8Step::Kind::kIncomplete) return true;
+    text.remove_prefix(step.bytes);
   }
   return false;
 }

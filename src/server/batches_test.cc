@@ -38,8 +38,8 @@ std::string chat_line(std::string_view id, std::string_view content, std::string
 class BatchesTest : public testing::Test {
  protected:
   void SetUp() override {
-    options_.server.keys.add("sk-op");
-    ASSERT_TRUE(options_.server.keys.add_file("sk-a ann\nsk-b bob\n", "keys").ok());
+    ASSERT_TRUE(
+        options_.server.keys.add_file("sk-op wheel role=admin\nsk-a ann\nsk-b bob\n", "keys").ok());
     fixture_ = std::make_unique<ServerFixture>(kScript, options_);
     open();
   }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/json_writer.h"
+#include "base/split.h"
 #include "server/endpoints.h"
 #include "server/reply.h"
 #include "server/routes.h"
@@ -250,13 +251,7 @@ void write_components(JsonWriter& writer, std::span<const Endpoint> endpoints) {
 
 std::vector<std::string_view> documented_paths(const Endpoint& endpoint) {
   if (endpoint.templates.empty()) return {endpoint.path};
-  std::vector<std::string_view> paths;
-  for (std::string_view rest = endpoint.templates; !rest.empty();) {
-    const size_t end = std::min(rest.find(' '), rest.size());
-    paths.push_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return paths;
+  return base::split_skipping_empty(endpoint.templates, ' ');
 }
 
 std::string openapi_document(std::span<const Endpoint> endpoints, std::string_view version) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sync_path.h"
 #include "store/batch_content.h"
 #include "store/batch_store.h"
 #include "store/sqlite_file.h"
@@ -48,15 +49,6 @@ bool decrypt(const RowCipher& cipher, StoredBatch& batch) {
   batch.metadata = *std::move(metadata);
   batch.errors = *std::move(errors);
   return true;
-}
-
-// What has its name there has it after a loss of power, too.
-Result<void> sync_names(const std::string& folder) {
-  const int number = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool is_done = number >= 0 && ::fsync(number) == 0;
-  const Error failed = io_error(folder, "cannot be written");
-  if (number >= 0) ::close(number);
-  return is_done ? Result<void>() : failed;
 }
 
 }  // namespace
@@ -163,7 +155,7 @@ Result<void> BatchStore::encrypt_files() {
     if (content.bad()) return io_error(content_path(id), "cannot be read");
     TRY(writer.finish());
   }
-  return sync_names(folder_ + "/files");
+  return base::sync_path(folder_ + "/files");
 }
 
 Result<void> BatchStore::encrypt_batches() {
@@ -239,7 +231,7 @@ Result<void> BatchStore::put_sealed_in_place() {
     }
     has_moved = true;
   }
-  if (!failed) return has_moved ? sync_names(folder_ + "/files") : Result<void>();
+  if (!failed) return has_moved ? base::sync_path(folder_ + "/files") : Result<void>();
   return Error{ErrorCode::kIo, fmt::format("{}/files: {}", folder_, failed.message()), ""};
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/sync_path.h"
 
 namespace pelton::weights {
 namespace {
@@ -79,25 +80,6 @@ int64_t bytes_on_disk(const fs::path& folder) {
     }
   }
   return bytes;
-}
-
-Result<void> sync_folder(const fs::path& folder) {
-  const int number = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool done = number >= 0 && ::fsync(number) == 0;
-  const int code = errno;
-  if (number >= 0) ::close(number);
-  if (done) return {};
-  return Error{ErrorCode::kIo,
-               fmt::format("{}: cannot sync: {}", folder.string(), std::strerror(code))};
-}
-
-Result<void> sync_file(const std::string& file) {
-  const int number = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool done = number >= 0 && ::fsync(number) == 0;
-  const int code = errno;
-  if (number >= 0) ::close(number);
-  if (done) return {};
-  return Error{ErrorCode::kIo, fmt::format("{}: cannot sync: {}", file, std::strerror(code))};
 }
 
 // When its bytes, name or owner were last changed: no program sets that back. None: it is not
@@ -267,13 +249,13 @@ Result<void> finish_copy(const std::string& folder, const ChunkFolder& chunks) {
   const std::string partial = partial_folder(folder, chunks.digest());
   TRY(base::write_file(partial + "/" + kManifestName, chunks.manifest_json()));
   // A name is given to what lies on the disk: a copy with an empty manifest would be nobody's.
-  for (const char* file : {kManifestName, kNote}) TRY(sync_file(partial + "/" + file));
-  TRY(sync_folder(partial));
+  for (const char* file : {kManifestName, kNote}) TRY(base::sync_path(partial + "/" + file));
+  TRY(base::sync_path(partial));
   if (::rename(partial.c_str(), path.c_str()) != 0) {
     return Error{ErrorCode::kIo, fmt::format("{}: cannot rename to {}: {}", partial, path.string(),
                                              std::strerror(errno))};
   }
-  return sync_folder(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  return base::sync_path(path.has_parent_path() ? path.parent_path().string() : ".");
 }
 
 Result<Manifest> manifest_of(const std::string& folder, const MakeOptions& options,

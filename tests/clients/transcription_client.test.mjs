@@ -19,7 +19,7 @@ const ask = (extra = {}) => ({
 
 test('transcription, in each format', async () => {
   const plain = await client.audio.transcriptions.create(ask());
-  assert.ok(plain.text.length > 10);
+  assert.ok(plain.text.length > 0);
   assert.equal(plain.usage.type, 'duration');
   assert.equal(plain.usage.seconds, 8);
   const text = await client.audio.transcriptions.create(ask({ response_format: 'text' }));
