@@ -39,6 +39,7 @@ uint64_t run_seed() {
 class AdapterAnswers : public testing::Test {
  protected:
   static constexpr int kAdapters = 6;
+  static constexpr int kLongAnswers = 12;
 
   static void SetUpTestSuite() {
     checkpoint_ = new checkpoint::Checkpoint(
@@ -88,17 +89,21 @@ class AdapterAnswers : public testing::Test {
     return load(write("a" + std::to_string(i), random, kLayouts[i % 3]));
   }
 
-  // Many prompts begin as an earlier one does, also one of another adapter.
+  // Many prompts begin as an earlier one does, also one of another adapter. The first ones' answers
+  // are longer than their prompts: where blocks are short, one of them has to give way.
   static void make_requests(int count) {
     std::mt19937_64 random(run_seed());
     const auto below = [&](int bound) { return static_cast<int>(random() % unsigned(bound)); };
     for (int i = 0; i < count; ++i) {
       request::GenerationRequest one;
-      if (i > 0 && below(4) > 0) one.prompt = requests_[static_cast<size_t>(below(i))].prompt;
-      const int more = below(10) == 0 ? 100 + below(200) : 1 + below(40);
+      const bool is_long_answer = i < kLongAnswers;
+      if (i > 0 && below(4) > 0 && !is_long_answer)
+        one.prompt = requests_[static_cast<size_t>(below(i))].prompt;
+      const bool is_long_prompt = below(10) == 0 && !is_long_answer;
+      const int more = is_long_prompt ? 100 + below(200) : 1 + below(40);
       for (int k = 0; k < more; ++k) one.prompt.push_back(below(checkpoint_->config().vocab_size));
       if (one.prompt.size() > 400) one.prompt.resize(400);
-      one.stop.max_new_tokens = 4 + below(24);
+      one.stop.max_new_tokens = (is_long_answer ? 64 : 4) + below(24);
       one.sampling.temperature = i % 3 == 2 ? 1.0f : 0.0f;
       one.sampling.seed = random();
       const int adapter = below(kAdapters + 1);
