@@ -268,7 +268,13 @@ start_seconds = 1
         self.wait(lambda: second.said("is found again"), 20)
         self.assertEqual(first.process.wait(10), -signal.SIGKILL)
         self.assertEqual(len(second.said("which led with epoch")), 1, second.log)
-        self.wait(lambda: ask(port, "GET", "/v1/autoscaler")[0] == 200, 10)
+
+        def answers():
+            try:
+                return ask(port, "GET", "/v1/autoscaler")[0] == 200
+            except ConnectionError:  # between the two
+                return False
+        self.wait(answers, 20)
         self.assertTrue(alive(pid))
         self.assertEqual(self.at_once(range(1, 5))(), [])
         self.assertEqual(second.said("is started, process"), [], "its replica goes on")

@@ -297,7 +297,8 @@ std::optional<Error> fluid_refusal(const SimulationOptions& options) {
     return no("gateways", "what gateways know of replicas (--gateways, --report-interval)");
   }
   if (options.has_network()) {
-    return no("network-latency", "the network between gateways and replicas (--network-latency)");
+    return no("network-latency",
+              "the network between gateways and replicas (--network-latency, --network-loss)");
   }
   if (options.clients.retries_max > 0) {
     return no("client-retries", "that clients try again (--client-retries)");
