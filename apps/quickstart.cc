@@ -266,7 +266,9 @@ Result<void> run(const cli::Arguments& arguments) {
       return Error{ErrorCode::kNotFound, "there is no model " + model, "MODEL"};
     }
   }
-  const cli::Interrupt interrupt;
+  cli::Interrupt interrupt;
+  // An impatient second Ctrl-C would reach the gateway twice, and leave what it has started.
+  interrupt.ignore_further();
   TRY_ASSIGN(const WorkFolder folder, WorkFolder::make("pelton-quickstart"));
   const std::string file = folder.file("gateway.toml");
   TRY(base::write_file(file, configuration(model, folder, arguments)));

@@ -82,7 +82,7 @@ def some_value(draw, node, name=""):
     if kind == "integer":
         return draw.choice([node["minimum"], min(node["minimum"] + 3, node["maximum"]), node["maximum"]])
     if kind == "number":
-        return draw.choice([node.get("minimum", 0.5), 60, 0.5 if node.get("minimum", 0) <= 0.5 else 100])
+        return draw.choice([node.get("minimum", 0.5), min(60, node.get("maximum", 60)), 0.5 if node.get("minimum", 0) <= 0.5 else min(100, node.get("maximum", 100))])
     if kind == "string":
         return some_text(draw, node, name)
     if kind == "array":
@@ -238,6 +238,8 @@ class Chart(unittest.TestCase):
             (of("worker", "cache", value={"create": True, "claimName": "a"}), "exclude each other"),
             ({"access": {"keysSecret": "a"}, "podMonitor": {"enabled": True}}, "asks for a key at /metrics"),
             ({"access": {"open": True}, "autoscaler": {"enabled": True}}, "are for a fleet"),
+            (of("pools", 0, "scale", "settings", value={"policy": "slo"}), "needs ttft, itl or both"), (of("pools", 0, "scale", "settings", value={"ttft": 2}), "are kept by policy: slo alone"),
+            (of("pools", 0, "scale", value={"min": 1, "max": 2, "settings": {"standby": 2}}), "standby beside scale.min is more than scale.max"),
             # By the schema: types, limits, unknown names, wherever they stand.
             (of("gateway", "replicaCount", value="2"), "$.gateway.replicaCount: '2' is not of type 'integer'"),
             (of("gateway", "replicaCount", value=0), "less than the minimum"), (of("pools", 0, "replicas", value=2), "'replicas' was unexpected"),
@@ -246,6 +248,7 @@ class Chart(unittest.TestCase):
             (of("worker", "podLabels", value={"pelton/pool": "x"}), "should not be valid under"), (of("networkPolicy", "clients", value=[{}]), "non-empty|properties|too few|enough"),
         ]
         self.assertIsNone(self.refusal(fleet))
+        self.assertIsNone(self.refusal(of("pools", 0, "scale", value={"min": 1, "max": 3, "settings": {"policy": "slo", "ttft": 2, "percentile": 90, "standby": 1, "price": 2.5}})))
         for values, reason in cases:
             with self.subTest(reason):
                 self.assertRegex(self.refusal(values) or "it is installed", reason if "|" in reason else re.escape(reason))

@@ -148,7 +148,7 @@ class Files(unittest.TestCase):
             self.expect_pods_are_confined_and_end_in_time(name, installed(name), with_limits=True)
 
     def expect_pods_are_confined_and_end_in_time(self, name, objects, with_limits):
-        drain = int(re.search(r"double drain_s = (\d+);", (ROOT / "src/gateway/config.h").read_text()).group(1)) + 2
+        files = [one["data"]["gateway.toml"] for one in objects if one["kind"] == "ConfigMap" and "gateway.toml" in one.get("data", {})]
         for workload in workloads(objects):
             pod, container = workload["spec"]["template"]["spec"], container_of(workload)
             with self.subTest(f"{name} {workload['metadata']['name']}"):
@@ -166,7 +166,8 @@ class Files(unittest.TestCase):
                     self.assertIn("/dev/shm", {mount["mountPath"] for mount in container["volumeMounts"]})
                     self.assertFalse(pod["automountServiceAccountToken"])
                 elif args[0] == "gateway":
-                    takes = container["lifecycle"]["preStop"]["sleep"]["seconds"] + drain
+                    drain = max(int(seconds) for file in files for seconds in re.findall(r"(?m)^drain_seconds = (\d+)$", file))
+                    takes = container["lifecycle"]["preStop"]["sleep"]["seconds"] + drain + 2
                 self.assertGreater(pod["terminationGracePeriodSeconds"], takes)
                 self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, {volume["name"] for volume in pod["volumes"]})
 

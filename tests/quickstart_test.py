@@ -99,6 +99,15 @@ class Quickstart(unittest.TestCase):
             self.assertEqual(show.end()[0], 130)
             self.expect_nothing_is_left()
 
+    def test_two_interrupts_clean_up_as_one_does(self):
+        show = Show(self.scratch.name, "--seconds", "60")
+        show.wait_for("requests at a time")
+        for pause_s in (0.05, 0.3, 0):
+            show.process.send_signal(signal.SIGINT)
+            time.sleep(pause_s)
+        self.assertEqual(show.end()[0], 130)
+        self.expect_nothing_is_left()
+
     @unittest.skipUnless(FULL, "under PELTON_FULL=1")
     def test_it_stays_if_it_is_asked_to(self):
         show = Show(self.scratch.name, "--seconds", "1", "--stay")

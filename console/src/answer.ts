@@ -9,6 +9,7 @@ export type Usage = { prompt_tokens: number; completion_tokens: number;
   prompt_tokens_details?: { cached_tokens?: number }; completion_tokens_details?: { reasoning_tokens?: number } };
 
 const w = words.chat;
+const kCallsMax = 256;
 
 export class Answer {
   reasoning = "";
@@ -90,6 +91,7 @@ export class Answer {
 
   private take_call(part: any): void {
     const at = part.index ?? 0;
+    if (!Number.isInteger(at) || at < 0 || at >= kCallsMax) return;
     this.calls[at] ??= { id: "", name: "", args: "" };
     const call = this.calls[at];
     call.id ||= part.id ?? "";

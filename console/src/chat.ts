@@ -14,6 +14,9 @@ export class Chat {
   private turns: Turn[] = [];
   private models: string[] = [];
   private beside = false;
+  private scroll_frame = 0;
+  private scroll_always = false;
+  private log_bottom = 0;  // when it was last scrolled
   private readonly log = h("div", { class: "log", role: "log", "aria-live": "off", tabindex: 0, "aria-label": words.pages.chat });
   private readonly status = h("div", { class: "sr", role: "status" });
   private readonly input = h("textarea", { rows: 1, placeholder: matchMedia("(max-width: 40rem)").matches ? w.placeholder_short : w.placeholder, "aria-label": w.message, dir: "auto" });
@@ -262,10 +265,17 @@ export class Chat {
 
   // Follows the answer, unless the reader has scrolled away.
   private scroll(always: boolean): void {
-    const log = this.log;
-    if (always || log.scrollHeight - log.scrollTop - log.clientHeight < 120) {
-      requestAnimationFrame(() => log.scrollTo({ top: log.scrollHeight }));
-    }
+    this.scroll_always ||= always;
+    if (this.scroll_frame !== 0) return;
+    // Heights are asked for once a frame: each question lays the page out.
+    this.scroll_frame = requestAnimationFrame(() => {
+      const log = this.log;
+      const follows = this.scroll_always || this.log_bottom - log.scrollTop - log.clientHeight < 120;
+      this.scroll_frame = 0;
+      this.scroll_always = false;
+      this.log_bottom = log.scrollHeight;
+      if (follows) log.scrollTo({ top: this.log_bottom });
+    });
   }
 
   private save(kind: "md" | "json"): void {

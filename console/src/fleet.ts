@@ -49,7 +49,7 @@ export class Fleet {
   ]);
   private readonly audit = h("div", { class: "panel" }, h("h2", {}, w.commands), this.commands.element);
   private readonly how = h("p", { class: "quiet" });
-  private readonly filter = h("input", { type: "search", size: 24, placeholder: w.filter_hint, oninput: () => this.draw_table() });
+  private readonly filter = h("input", { type: "search", size: 40, placeholder: w.filter_hint, oninput: () => this.draw_table() });
   private readonly shown = h("span", { class: "quiet", role: "status" });
   private readonly more = button("", () => {
     this.all = true;

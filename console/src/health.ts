@@ -17,7 +17,9 @@ const kCounters = [
   { name: "limited_total", why: ["limit"] }, { name: "kv_events_resets_total", why: ["reason"] },
 ] as const;
 
-const seconds = (value: number) => milliseconds(value * 1000);
+// Windows of days are no number of seconds for a person.
+const seconds = (value: number) => (value < 7200 ? milliseconds(value * 1000)
+  : value < 172800 ? `${+(value / 3600).toFixed(1)} h` : `${+(value / 86400).toFixed(1)} d`);
 const share = (value: number) => (value * 100).toFixed(2) + " %";
 const value_of = (row: Row, value: number) => (row.name.startsWith("PeltonErrorBudget") ? share(value) : grouped(value));
 
@@ -65,7 +67,7 @@ export class Health {
   private readonly counters = new Table<Row>(w.counters, [
     { name: w.columns.count, text: (row) => grouped(row.count), right: true },
     { name: w.columns.what, text: (row) => w.names[row.name as keyof typeof w.names] },
-    { name: w.columns.why, text: (row) => row.why },
+    { name: w.columns.why, text: (row) => plain(row.why) },
   ]);
   readonly poller: Poller = new Poller(() => this.element, () => this.load(), 2000);
   readonly element: HTMLElement = h("section", { class: "page live" }, h("h1", {}, w.title), this.poller.state, this.figures,

@@ -37,7 +37,17 @@ type Polled = Splits | Health | ServerHealth | Configuration | ChainFigures;
 const polled = new Map<Page, Polled>();
 let capacity: Capacity | null = null;
 let shown: Page | "" = "";
+let asked = 0;  // how often a page was asked for
 let operator = new Operator(false);
+
+// As it stands, if it is no encoding of anything.
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 function theme_button(): HTMLElement {
   let mode = localStorage.getItem(kThemeName) ?? "auto";
@@ -125,7 +135,7 @@ async function show(config: Config): Promise<void> {
   if (page !== "live") live?.stop();
   if (!["fleet", "scaling", "requests"].includes(page)) feed?.stop();
   const pages: Record<Page, () => Promise<HTMLElement>> = {
-    chat: () => show_chat(decodeURIComponent(model ?? "")),
+    chat: () => show_chat(decoded(model ?? "")),
     chains: async () => {
       chains ??= new Chains(ask_key);
       await with_key(() => chains!.load());
@@ -145,8 +155,10 @@ async function show(config: Config): Promise<void> {
     configuration: async () => show_polled(page, () => new Configuration(operator)),
   };
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
+  const mine = ++asked;
   try {
     const view = await pages[page]();
+    if (mine !== asked) return; // another page was chosen meanwhile
     main.replaceChildren(view);
     if (page !== shown) main.scrollTop = 0;
     shown = page;
@@ -156,6 +168,7 @@ async function show(config: Config): Promise<void> {
     polled.get(page)?.poller.start();
     if (page === "capacity") void capacity!.plan();
   } catch (error) {
+    if (mine !== asked) return;
     const why = error instanceof ApiError ? error.message : words.offline;
     main.replaceChildren(h("div", { class: "panel" }, h("p", { role: "alert" }, say(words.failed, { why })),
       button(words.retry, () => void show(config))));

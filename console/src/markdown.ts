@@ -12,8 +12,8 @@ const kClosersTried = 16;
 const kColumnsMax = 64;
 
 // Characters that turn the direction of what stands around them, and those that nobody sees, are shown by number. The joiners U+200C and U+200D are
-// letters' and emoji's own.
-const kUnseen = /[\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+// letters' and emoji's own; a variation selector is where it follows an emoji or a Han character.
+const kUnseen = /(?<!\p{Emoji})[\ufe0e\ufe0f]|(?<!\p{Script=Han})[\ufe00-\ufe0d\u{e0100}-\u{e01ef}]|[\u0080-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e007f}]/gu;
 export function plain(text: string): string {
   return text.replace(kUnseen, (c) => `⟨U+${c.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`)
     .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, "\ufffd");
@@ -33,7 +33,9 @@ export function safe_address(address: string): string | null {
 function link(address: string, children: Node[]): Node {
   const href = safe_address(address);
   if (href === null) return h("span", {}, ...children, plain(` (${address})`));
-  return h("a", { href, title: href, target: "_blank", rel: "noopener noreferrer nofollow" }, ...children);
+  const element = h("a", { href, title: href, target: "_blank", rel: "noopener noreferrer nofollow" }, ...children);
+  for (const inner of element.querySelectorAll("a")) inner.replaceWith(...inner.childNodes);  // one link, not one in another
+  return element;
 }
 
 const kEntities: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&nbsp;": "\u00a0" };
@@ -315,6 +317,7 @@ export class MarkdownView {
   readonly element = h("div", { class: "markdown" });
   private readonly tail = h("div", { class: "tail" });
   private pending = "";
+  private ends_with_cr = false;
   private fence: { opener: string; text: Text; shown: number } | null = null;
   private frame = 0;
 
@@ -324,6 +327,9 @@ export class MarkdownView {
   }
 
   push(text: string): void {
+    // A line's end may come in two pieces.
+    if (this.ends_with_cr && text.startsWith("\n")) text = text.slice(1);
+    if (text !== "") this.ends_with_cr = text.endsWith("\r");
     this.pending += text.replace(/\r\n?/g, "\n");
     if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
   }

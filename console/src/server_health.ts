@@ -31,7 +31,8 @@ export class ServerHealth {
   readonly poller: Poller = new Poller(() => this.element, () => this.load(), 2000);
   readonly element: HTMLElement = h("section", { class: "page live" }, h("h1", {}, w.title), this.poller.state, this.figures,
     h("div", { class: "panel" }, h("h2", {}, w.ledger), h("p", { class: "quiet" }, w.note), this.requests, this.engines.element, this.blocks.element),
-    h("div", { class: "panel" }, h("h2", {}, w.process), this.process));
+    h("div", { class: "panel" }, h("h2", {}, w.process), this.process),
+    h("p", { class: "quiet" }, w.alerts_elsewhere));
 
   private async load(): Promise<void> {
     const [ledger, metrics] = await Promise.all([get("debug/ledger"), get_metrics()]);

@@ -339,6 +339,7 @@ export const words = {
   },
   server_health: {
     title: "Health",
+    alerts_elsewhere: "Alerts are not judged on this page: Prometheus judges a server's by the rules of deploy/prometheus, and the page Health of a gateway judges its fleet's.",
     ready: "Takes requests",
     yes: "yes",
     no: "no",

@@ -17,6 +17,7 @@ namespace {
 // A signal handler can reach nothing but globals; these are the only ones of the program.
 std::atomic<int> signal_seen{0};
 std::atomic<bool> hang_up_seen{false};
+std::atomic<bool> further_ignored{false};
 int wake_pipe[2] = {-1, -1};
 struct sigaction interrupt_before, terminate_before, hang_up_before;
 
@@ -27,7 +28,7 @@ void on_signal(int signal) {
   } else {
     const int before = signal_seen.exchange(signal);
     const bool passed_on = before == SIGINT && signal == SIGTERM;
-    if (before != 0 && !passed_on) _exit(128 + signal);
+    if (before != 0 && !passed_on && !further_ignored) _exit(128 + signal);
   }
   const char byte = 1;
   // A full pipe means that a wake-up is waiting already.
@@ -53,6 +54,7 @@ Interrupt::Interrupt(HangUp hang_up) {
   CHECK(wake_pipe[0] == -1, "one Interrupt at a time");
   CHECK(pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
   signal_seen = 0;
+  further_ignored = false;
   struct sigaction action {};
   action.sa_handler = on_signal;  // no SA_RESTART: a blocked read returns, so that loops can look
   sigemptyset(&action.sa_mask);
@@ -93,6 +95,10 @@ Interrupt::Event Interrupt::next() const {
     sleep_until_woken();
     take_wakes();
   }
+}
+
+void Interrupt::ignore_further() {
+  further_ignored = true;
 }
 
 void Interrupt::clear() {

@@ -189,10 +189,11 @@ double FleetConditions::bad_share(double window_s) const {
 std::vector<FleetConditions::Found> FleetConditions::look() const {
   const Sample& now = newest_;
   const auto burns = [&](std::string_view name, double burn, double long_s, double short_s) {
-    const double share = std::min(bad_share(long_s), bad_share(short_s));
+    // The long window says how bad it is, the short one that it still goes on.
+    const double share = bad_share(long_s);
     return Found{.name = name,
                  .pool = {},
-                 .is_true = share > burn * kObjective,
+                 .is_true = std::min(share, bad_share(short_s)) > burn * kObjective,
                  .value = share,
                  .limit = burn * kObjective,
                  .window_s = long_s};

@@ -21,6 +21,14 @@ std::string said(const FleetConditions& conditions, std::string_view name,
   return "none";
 }
 
+double value(const FleetConditions& conditions, std::string_view name) {
+  const Result<Json> body = Json::parse(conditions.body());
+  for (const Json& one : body->find("conditions")->as_array()) {
+    if (one.string("name") == name) return one.number("value").value_or(-1);
+  }
+  return -1;
+}
+
 double budget(const FleetConditions& conditions, std::string_view key) {
   const Result<Json> body = Json::parse(conditions.body());
   return body->find("budget")->number(key).value_or(-1);
@@ -57,6 +65,8 @@ TEST(FleetConditionsTest, ABudgetThatBurnsFiresAfterTheRulesTimeAndEndsAfterItsW
   EXPECT_EQ(said(conditions, "PeltonStreamsInterrupted"), "firing");
   pass(301, 10, 0);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetFast"), "quiet") << "five good minutes";
+  EXPECT_NEAR(value(conditions, "PeltonErrorBudgetFast"), 150.0 / 5110, 1e-9)
+      << "of the window that stands beside it, as Prometheus has it";
   pass(900, 10, 0);
   EXPECT_EQ(said(conditions, "PeltonErrorBudgetSlow"), "firing")
       << "its short window is half an hour";

@@ -19,10 +19,10 @@ const answers = (page, body) => page.route("**/v1/chat/completions", (route) => 
 
 test("characters that turn the text or that nobody sees are shown by number", async () => {
   const { page, context } = await chat();
-  await answers(page, streamed([{ content: "a\u200bb\u2060c\ufeffd\u00ade\u{e0041}f\u200fg\u061ch\u202ei 👩\u200d🚀" }]));
+  await answers(page, streamed([{ content: "a\u200bb\u2060c\ufeffd\u00ade\u{e0041}f\u200fg\u061ch\u202ei 👩\u200d🚀 ❤\ufe0f k\u{e0101}l\u034fm\u0085" }]));
   await ask(page, "hidden");
   await answered(page);
-  assert.equal(await page.locator(".turn:last-child .markdown").textContent(), "a⟨U+200B⟩b⟨U+2060⟩c⟨U+FEFF⟩d⟨U+00AD⟩e⟨U+E0041⟩f⟨U+200F⟩g⟨U+061C⟩h⟨U+202E⟩i 👩\u200d🚀");
+  assert.equal(await page.locator(".turn:last-child .markdown").textContent(), "a⟨U+200B⟩b⟨U+2060⟩c⟨U+FEFF⟩d⟨U+00AD⟩e⟨U+E0041⟩f⟨U+200F⟩g⟨U+061C⟩h⟨U+202E⟩i 👩\u200d🚀 ❤\ufe0f k⟨U+E0101⟩l⟨U+034F⟩m⟨U+0085⟩");
   await context.close();
 });
 

@@ -92,6 +92,17 @@
 {{- if gt (int $pool.scale.min) (int $pool.scale.max) -}}
 {{- fail (printf "pool %s: scale.min is more than scale.max" $pool.name) -}}
 {{- end -}}
+{{- $slo := eq (get $pool.scale.settings "policy" | default "concurrency") "slo" -}}
+{{- $objective := or (hasKey $pool.scale.settings "ttft") (hasKey $pool.scale.settings "itl") -}}
+{{- if and $slo (not $objective) -}}
+{{- fail (printf "pool %s: scale.settings.policy: slo needs ttft, itl or both, in seconds" $pool.name) -}}
+{{- end -}}
+{{- if and (not $slo) (or $objective (hasKey $pool.scale.settings "percentile")) -}}
+{{- fail (printf "pool %s: scale.settings: ttft, itl and percentile are kept by policy: slo alone" $pool.name) -}}
+{{- end -}}
+{{- if gt (add (int $pool.scale.min) (int (get $pool.scale.settings "standby" | default 0))) (int $pool.scale.max) -}}
+{{- fail (printf "pool %s: scale.settings.standby beside scale.min is more than scale.max" $pool.name) -}}
+{{- end -}}
 {{- if and $.Values.hpa.enabled (lt (int $pool.scale.min) 1) -}}
 {{- fail (printf "pool %s: scale.min is 0, and a HorizontalPodAutoscaler does not go to zero; keda does" $pool.name) -}}
 {{- end -}}

@@ -79,6 +79,7 @@ start_seconds = {{ .pool.scale.startSeconds }}
 listen = "0.0.0.0:8000"
 admin = "0.0.0.0:8091"
 threads = {{ .Values.gateway.threads }}
+drain_seconds = {{ .Values.gateway.drainSeconds }}
 fleet_key_file = {{ printf "/etc/pelton/fleet/%s" .Values.fleetKey.secretKey | toJson }}
 {{- if .Values.access.keysSecret }}
 keys_file = "/etc/pelton/keys/keys"
