@@ -527,6 +527,7 @@ TEST_F(Http2Server, AnUnfinishedHeaderAndSilenceEnd) {
   start();
   TestHttp2 late(server_->port());
   late.send(http2_frame(NGHTTP2_HEADERS, 0, 1, http2_head("GET", "/x")));
+  EXPECT_EQ(late.wait_for_goaway(), NGHTTP2_ENHANCE_YOUR_CALM);
   EXPECT_TRUE(late.socket().wait_closed(3000));
   TestHttp2 idle(server_->port());
   idle.send(http2_get(1, "/x"));
