@@ -136,10 +136,12 @@ Result<std::vector<std::string>> load_all(const std::vector<node::NamedModel>& n
 }
 
 // Running answers have so long, all together.
-void drain(const Workers& workers, int64_t ms, const base::Clock& clock) {
+void drain(const Workers& workers, const server::ToolServers* tools, int64_t ms,
+           const base::Clock& clock) {
   const int64_t end_ns = clock.now_ns() + ms * 1'000'000;
   const auto left_ms = [&] { return std::max<int64_t>(0, end_ns - clock.now_ns()) / 1'000'000; };
   for (const auto& worker : workers) worker->refuse();
+  if (tools != nullptr) tools->drain(std::chrono::milliseconds(left_ms()));
   for (const auto& worker : workers) worker->drain(left_ms());
   // Whoever reads slowly has the rest of the time to read what there is.
   const std::chrono::milliseconds grace = kCloseGrace + std::chrono::milliseconds(left_ms());
@@ -223,7 +225,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   print_addresses(workers, log);
 
   life.wait_for_the_end();
-  drain(workers, life.drain_ms(), clock);
+  drain(workers, tools.get(), life.drain_ms(), clock);
   for (const auto& worker : workers) TRY(worker->fate());
   return {};
 }

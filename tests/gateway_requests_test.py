@@ -223,6 +223,32 @@ class Requests(unittest.TestCase):
         status, text = ask(other.port, "POST", CHAT, body(50, 500, max_tokens=8), Authorization="Bearer key-a50")
         self.assertGreater(json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"], 100, "it finds what moved")
 
+    def test_lists_of_other_apis_are_of_all_workers(self):
+        fleet = self.fleet(2)
+        port = fleet.gateway.port
+
+        def get(path, at=port):
+            status, text = ask(at, "GET", path)
+            self.assertEqual(status, 200, text)
+            return json.loads(text)
+        slots = get("/slots")
+        self.assertEqual([slot["id"] for slot in slots], list(range(2 * 128)))
+        self.assertEqual(len(slots), sum(len(get("/slots", worker.port)) for worker in fleet.workers))
+        self.assertEqual(ask(port, "GET", "/slots?fail_on_no_slot=1")[0], 200)
+        # One identity, whoever is asked.
+        listed = [get(path, at)["models"] for at in (port, *(worker.port for worker in fleet.workers)) for path in ("/api/tags", "/api/ps")]
+        self.assertEqual({one["name"]: one["digest"] for one in listed[0]}.keys(), {"pelton-box"})
+        self.assertEqual(len({models[0]["digest"] for models in listed}), 1, listed)
+        fleet.kill(0)
+        fleet.kill(1)
+        fleet.wait_for(0)
+        self.assertEqual((get("/slots"), get("/api/ps")["models"]), ([], []))
+        self.assertEqual(ask(port, "GET", "/slots?fail_on_no_slot=1")[0], 503)
+        # And what any worker would refuse waits for none.
+        for path in ("/v1/chat/completions", "/v1/embeddings", "/api/chat", "/completion"):
+            status, text = ask(port, "POST", path)
+            self.assertEqual((status, "not valid JSON" in text), (400, True), text)
+
     def test_stored_responses_are_found_where_they_were_made(self):
         fleet = self.fleet(3)
         other = gateway_fixture.Process("gateway", "--config", self.other_config(fleet))

@@ -132,6 +132,8 @@ class Http2(unittest.TestCase):
         server = Process("serve", MODEL, "--uds", path, "--threads", "1")
         try:
             self.check(self.chat("http://localhost", "--unix-socket", path, "--http2-prior-knowledge"))
+            said = self.chat("http://localhost", "--unix-socket", path)
+            self.assertTrue(said.endswith("1.1 200"), said)
         finally:
             server.end()
 

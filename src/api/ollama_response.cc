@@ -1,5 +1,6 @@
 #include "api/ollama_response.h"
 
+#include "base/digest.h"
 #include "base/json_writer.h"
 #include "base/utc_time.h"
 
@@ -98,6 +99,10 @@ std::string ollama_embedding_body(std::string_view model,
   writer.end_array().key("total_duration").integer(total_ns).key("load_duration").integer(0);
   writer.key("prompt_eval_count").integer(prompt_tokens).end_object();
   return body;
+}
+
+std::string ollama_digest(std::string_view name) {
+  return base::sha256(name);
 }
 
 std::string ollama_tags_body(std::span<const OllamaModel> models) {

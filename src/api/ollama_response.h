@@ -45,7 +45,7 @@ struct OllamaModel {
   std::string name;
   std::string parent = {};  // of an adapter: its model
   int64_t modified_s = 0;
-  std::string digest;  // of its name and when it was loaded: an identity, no file's hash
+  std::string digest;  // ollama_digest()
   std::string quantization;
   int64_t context_max = 0;
   int64_t vocab_size = 0;
@@ -53,6 +53,9 @@ struct OllamaModel {
   bool can_embed = false;
   std::string license;
 };
+// Of the name alone: an identity that every replica, a gateway before them and a model that sleeps
+// have alike, and no file's hash.
+std::string ollama_digest(std::string_view name);
 std::string ollama_tags_body(std::span<const OllamaModel> models);
 // `ends_ms`: of each, until when it stays in memory; INT64_MAX: for good.
 std::string ollama_ps_body(std::span<const OllamaModel> models, std::span<const int64_t> ends_ms);

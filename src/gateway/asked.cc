@@ -23,6 +23,52 @@ constexpr std::string_view kResponses = "/v1/responses";
 constexpr std::string_view kFiles = "/v1/files";
 constexpr std::string_view kBatches = "/v1/batches";
 constexpr std::string_view kControl = "/v1/chat/completions/control";
+// A model is asked at these, by a body of JSON.
+constexpr std::string_view kJsonPaths[] = {"/v1/chat/completions",
+                                           "/v1/chat/completions/input_tokens",
+                                           "/v1/chat/completions/render",
+                                           "/v1/completions",
+                                           "/v1/completions/render",
+                                           "/v1/responses",
+                                           "/v1/responses/input_tokens",
+                                           "/v1/messages",
+                                           "/v1/messages/count_tokens",
+                                           "/v1/embeddings",
+                                           "/v1/rerank",
+                                           "/v1/reranking",
+                                           "/v1/score",
+                                           "/v1/classify",
+                                           "/v1/moderations",
+                                           "/v1/audio/speech",
+                                           "/v2/embed",
+                                           "/v2/rerank",
+                                           "/inference/v1/generate",
+                                           "/invocations",
+                                           "/api/chat",
+                                           "/api/generate",
+                                           "/api/embed",
+                                           "/api/embeddings",
+                                           "/api/show",
+                                           "/classify",
+                                           "/completion",
+                                           "/completions",
+                                           "/chat/completions",
+                                           "/embed",
+                                           "/embed_all",
+                                           "/similarity",
+                                           "/predict",
+                                           "/embedding",
+                                           "/embeddings",
+                                           "/generate",
+                                           "/generate_stream",
+                                           "/infill",
+                                           "/pooling",
+                                           "/rerank",
+                                           "/reranking",
+                                           "/score",
+                                           "/tokenize",
+                                           "/detokenize",
+                                           "/apply-template"};
 constexpr size_t kIdBytesMax = 256;
 constexpr size_t kIdsMax = 64;
 
@@ -217,60 +263,27 @@ bool asks_for_work(const net::HttpRequest& request) {
 }
 
 bool wakes_a_replica(const net::HttpRequest& request) {
-  constexpr std::string_view kPaths[] = {"/v1/chat/completions",
-                                         "/v1/chat/completions/input_tokens",
-                                         "/v1/chat/completions/render",
-                                         "/v1/completions",
-                                         "/v1/completions/render",
-                                         "/v1/responses",
-                                         "/v1/responses/input_tokens",
-                                         "/v1/messages",
-                                         "/v1/messages/count_tokens",
-                                         "/v1/embeddings",
-                                         "/v1/rerank",
-                                         "/v1/reranking",
-                                         "/v1/score",
-                                         "/v1/classify",
-                                         "/v1/moderations",
-                                         "/v1/audio/transcriptions",
-                                         "/v1/audio/translations",
-                                         "/v1/audio/speech",
-                                         "/v2/embed",
-                                         "/v2/rerank",
-                                         "/inference/v1/generate",
-                                         "/invocations",
-                                         "/api/chat",
-                                         "/api/generate",
-                                         "/api/embed",
-                                         "/api/embeddings",
-                                         "/api/show",
-                                         "/classify",
-                                         "/completion",
-                                         "/completions",
-                                         "/chat/completions",
-                                         "/embed",
-                                         "/embed_all",
-                                         "/similarity",
-                                         "/predict",
-                                         "/embedding",
-                                         "/embeddings",
-                                         "/generate",
-                                         "/generate_stream",
-                                         "/infill",
-                                         "/pooling",
-                                         "/rerank",
-                                         "/reranking",
-                                         "/score",
-                                         "/tokenize",
-                                         "/detokenize",
-                                         "/apply-template",
-                                         kFiles,
-                                         kBatches,
-                                         rpc::kGrpcGenerate,
-                                         rpc::kGrpcTokenize,
-                                         rpc::kGrpcEmbed};
+  constexpr std::string_view kOtherBodies[] = {
+      "/v1/audio/transcriptions", "/v1/audio/translations", kFiles,         kBatches,
+      rpc::kGrpcGenerate,         rpc::kGrpcTokenize,       rpc::kGrpcEmbed};
   if (request.method != "POST") return false;
-  return std::ranges::find(kPaths, std::string_view(request.path)) != std::end(kPaths);
+  const std::string_view path = request.path;
+  return std::ranges::find(kJsonPaths, path) != std::end(kJsonPaths) ||
+         std::ranges::find(kOtherBodies, path) != std::end(kOtherBodies);
+}
+
+bool lacks_its_body(const net::HttpRequest& request) {
+  return request.method == "POST" && request.body.empty() &&
+         std::ranges::find(kJsonPaths, std::string_view(request.path)) != std::end(kJsonPaths);
+}
+
+bool asks_for_tools(const net::HttpRequest& request) {
+  if (request.method != "POST" || request.path != kResponses) return false;
+  const std::string_view body = request.body;
+  // Bodies are large, and few have any.
+  const bool may = body.find("web_search") != std::string_view::npos ||
+                   body.find("code_interpreter") != std::string_view::npos;
+  return may && has_builtin_tool(body);
 }
 
 bool is_explained_path(std::string_view path) {

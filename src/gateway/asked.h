@@ -44,6 +44,13 @@ bool asks_for_work(const net::HttpRequest& request);
 // is to keep. Whatever else there is, unknown paths among it, starts nothing.
 bool wakes_a_replica(const net::HttpRequest& request);
 
+// It has no body where workers read one of JSON.
+bool lacks_its_body(const net::HttpRequest& request);
+
+// A response for which its worker may run tools (docs/builtin_tools.md): what they print and do is
+// nobody else's, so that no other worker goes on with it.
+bool asks_for_tools(const net::HttpRequest& request);
+
 // Whether POST of this path asks a model for something by a body of JSON: what x-pelton-explain and
 // `pelton fleet explain` say the decision of.
 bool is_explained_path(std::string_view path);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/builtin_tools.h"
 #include "base/json_visitor.h"
 
 namespace pelton::gateway {
@@ -142,6 +143,23 @@ class UserVisitor final : public PathVisitor {
   std::string user_id_;
 };
 
+class ToolVisitor final : public PathVisitor {
+ public:
+  bool has_builtin() const { return tools_.any(); }
+
+ private:
+  void text(std::string_view value) override {
+    const bool is_type = depth() == 3 && key_at(0) == "tools" && key_at(2) == "type";
+    if (is_type) tools_.add(value, {.browser = true, .python = true});
+  }
+  void add(std::string_view /*value*/) override {}
+  void add_key(std::string_view /*name*/) override {}
+  void opened(char /*bracket*/) override {}
+  void closed(char /*bracket*/) override {}
+
+  api::BuiltinTools tools_;
+};
+
 template <typename Visitor>
 std::string taken_from(std::string_view body) {
   Visitor visitor;
@@ -156,6 +174,11 @@ std::string conversation_beginning(std::string_view body) {
 
 std::string user_of_body(std::string_view body) {
   return taken_from<UserVisitor>(body);
+}
+
+bool has_builtin_tool(std::string_view body) {
+  ToolVisitor visitor;
+  return base::visit_json(body, visitor).ok() && visitor.has_builtin();
 }
 
 }  // namespace pelton::gateway

@@ -16,4 +16,7 @@ std::string conversation_beginning(std::string_view body);
 // no JSON object.
 std::string user_of_body(std::string_view body);
 
+// Whether one of its "tools" is of a type that a server runs itself (api::BuiltinTools).
+bool has_builtin_tool(std::string_view body);
+
 }  // namespace pelton::gateway

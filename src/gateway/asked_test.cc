@@ -146,6 +146,28 @@ TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
   }
 }
 
+TEST(Asked, AResponseMayAskForToolsThatAreRunForIt) {
+  const auto asks = [](std::string path, std::string body) {
+    return asks_for_tools(request("POST", std::move(path), std::move(body)));
+  };
+  const std::string path = "/v1/responses";
+  EXPECT_TRUE(asks(path, R"({"input":"a","tools":[{"type":"code_interpreter","container":{}}]})"));
+  EXPECT_TRUE(asks(path, R"({"tools":[{"type":"function"},{"type":"web_search_preview"}]})"));
+  EXPECT_FALSE(asks(path, R"({"tools":[{"type":"function","name":"web_search"}]})"));
+  EXPECT_FALSE(asks(path, R"({"input":"what is a code_interpreter?"})"));
+  EXPECT_FALSE(asks(path, R"({"input":[{"tools":[{"type":"web_search"}]}]})"));
+  EXPECT_FALSE(asks(path, R"({"tools":[{"type":"web_search")"));
+  EXPECT_FALSE(asks("/v1/chat/completions", R"({"tools":[{"type":"web_search"}]})"));
+}
+
+TEST(Asked, ABodyOfJsonIsMissed) {
+  EXPECT_TRUE(lacks_its_body(request("POST", "/v1/chat/completions")));
+  EXPECT_TRUE(lacks_its_body(request("POST", "/api/chat")));
+  EXPECT_FALSE(lacks_its_body(request("POST", "/api/chat", "{}")));
+  EXPECT_FALSE(lacks_its_body(request("POST", "/v1/responses/resp_1/cancel")));
+  EXPECT_FALSE(lacks_its_body(request("GET", "/v1/responses")));
+}
+
 TEST(Asked, AnAnswersFirstBytesSayItsId) {
   EXPECT_EQ(response_id_of(R"({"id":"resp_AB","object":"response")"), "resp_AB");
   EXPECT_EQ(response_id_of("event: response.created\ndata: {\"type\":\"response.created\","

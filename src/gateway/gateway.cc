@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <random>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,9 +11,7 @@
 
 #include "api/error.h"
 #include "api/model_list.h"
-#include "api/ollama_response.h"
 #include "api/stream_asked.h"
-#include "base/digest.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "gateway/admin_pages.h"
@@ -55,24 +52,10 @@ bool is_open(std::string_view path) {
 // What a worker says of itself (metrics, its kernels) is no client's business: the operator asks
 // it.
 bool is_forwarded(const net::HttpRequest& request) {
-  constexpr std::array<std::string_view, 5> kOfOtherApis = {"/api/ps", "/api/version", "/version",
-                                                            "/props", "/ping"};
+  constexpr std::array<std::string_view, 4> kOfOtherApis = {"/api/version", "/version", "/props",
+                                                            "/ping"};
   return request.method == "POST" || request.path.starts_with("/v1/") ||
          std::ranges::find(kOfOtherApis, request.path) != kOfOtherApis.end();
-}
-
-// As Ollama's clients list models.
-std::string ollama_tags(std::span<const api::ModelCard> cards) {
-  std::vector<api::OllamaModel> models;
-  for (const api::ModelCard& card : cards) {
-    models.push_back({.name = card.id,
-                      .parent = card.parent,
-                      .modified_s = card.created,
-                      .digest = base::sha256(card.id + std::to_string(card.created)),
-                      .context_max = card.context_max,
-                      .can_chat = true});
-  }
-  return api::ollama_tags_body(models);
 }
 
 // As a request's own name may be: it stands in headers and log lines.
@@ -387,7 +370,10 @@ std::optional<api::ApiError> Gateway::unanswerable(const net::HttpRequest& reque
   if (is_list_of_workers_own(request) && fleet_.supply(pool).ready > 1) {
     return lists_are_workers_own();
   }
-  if (!wakes && gate_of(pool) && fleet_.supply(pool).ready == 0) return no_replica_for_this();
+  if (fleet_.supply(pool).ready > 0) return std::nullopt;
+  // As a worker would refuse it, were there one.
+  if (lacks_its_body(request)) return api::api_error(Json::parse(request.body).error());
+  if (!wakes && gate_of(pool)) return no_replica_for_this();
   return std::nullopt;
 }
 
@@ -538,7 +524,7 @@ std::optional<net::HttpResponse> Gateway::own_answer(const net::HttpRequest& req
   if (request.path == "/health/live") return net::json_response(R"({"status":"ok"})");
   if (is_open(request.path)) return health();
   if (auto summary = region_summary(request, asker)) return summary;
-  if (request.path == "/api/tags") return net::json_response(ollama_tags(models(asker)));
+  if (auto list = list_of_other_api(request, asker)) return list;
   if (request.path == kModels) return net::json_response(api::model_list_body(models(asker)));
   if (request.path.starts_with(kModels) && request.path.size() > kModels.size() + 1) {
     return model_answer(request, asker);

@@ -199,6 +199,12 @@ class Gateway {
   // As its list has it: a worker may have models that the asker is not to know of.
   net::HttpResponse model_answer(const net::HttpRequest& request, const Asker& asker) const;
   bool knows_model(std::string_view name, const Asker& asker) const;
+  // Of what the asker may use (gateway_lists.cc): Ollama's /api/tags and /api/ps, llama.cpp's
+  // /slots. None: it asks for none of them.
+  std::optional<net::HttpResponse> list_of_other_api(const net::HttpRequest& request,
+                                                     const Asker& asker) const;
+  std::string ollama_ps(const Asker& asker) const;
+  net::HttpResponse llama_slots(const net::HttpRequest& request, const Asker& asker) const;
   void add_gates(const GatewayConfig& config);
   std::shared_ptr<PoolGate> gate_of(std::string_view pool) const;
   Gates gates() const;

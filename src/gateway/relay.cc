@@ -95,6 +95,7 @@ Relay::Relay(Key, Request request, std::shared_ptr<net::Exchange> exchange,
              const Services& services)
     : services_(services),
       request_(std::move(request)),
+      runs_tools_(asks_for_tools(request_.http)),
       exchange_(std::move(exchange)),
       started_ns_(services.clock.now_ns()),
       preferred_(request_.home),
@@ -125,7 +126,7 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .region = request_.region,
                               .fingerprint = alike,
                               .request_id = request_.request_id,
-                              .may_split = !begun() && !request_.is_copy,
+                              .may_split = !begun() && !request_.is_copy && !runs_tools_,
                               .source = split_source(),
                               .may_stay = decides_late_,
                               .stays_here = request_.stays_here || request_.is_copy});
@@ -302,6 +303,8 @@ std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max
                                 .warmed = warmed_attempt_ == attempt_ && further_max == 0,
                                 .peer = assignment.peer};
   envelope.headers.emplace_back("x-request-id", request_.request_id);
+  // Tools are run where nobody else goes on with what they have done.
+  if (runs_tools_) envelope.headers.emplace_back("x-pelton-stays", "1");
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();
     envelope.deadline_ms = std::max<int64_t>(left_ns / 1'000'000, 1);
@@ -681,6 +684,9 @@ void Relay::go_on(Failure failure) {
   // Sound that has been heard is not made again from where it broke off.
   if (streaming_ && !early_ && request_.http.path == kSpeech) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
+  }
+  if (runs_tools_ && begun()) {
+    return give_up(502, "worker_failed", "the worker that ran tools for this response failed");
   }
   if (request_.is_copy) return give_up(502, "worker_failed", "the worker that was tried failed");
   if (begun()) {

@@ -242,6 +242,7 @@ class Relay final : public WorkerListener,
 
   const Services services_;
   Request request_;
+  const bool runs_tools_;  // its worker may: once it has begun nobody else goes on with it
   const std::shared_ptr<net::Exchange> exchange_;
   const int64_t started_ns_;
 

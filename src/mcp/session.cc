@@ -15,7 +15,6 @@ constexpr std::string_view kRevision = "2025-06-18";
 // Whose messages are, as far as we use them, the same.
 constexpr std::array<std::string_view, 3> kRevisions = {kRevision, "2025-03-26", "2024-11-05"};
 constexpr int kPagesMax = 16;
-constexpr size_t kToolsMax = 256;
 constexpr int kAskedMax = 16;  // of us, while one call is answered
 constexpr size_t kSessionIdBytesMax = 1024;
 constexpr size_t kWordsShown = 300;
@@ -27,55 +26,10 @@ Json object(std::initializer_list<std::pair<std::string_view, Json>> members) {
   return made;
 }
 
-Error broken(std::string what) {
-  return {ErrorCode::kIo, "the tool server's answer is none: " + std::move(what), ""};
-}
-
 // Visible ASCII, as the protocol has it: it goes back as a header.
 bool is_session_id(std::string_view id) {
   return id.size() <= kSessionIdBytesMax &&
          std::ranges::all_of(id, [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
-void add_line(std::string& text, std::string_view line) {
-  if (!text.empty()) text += '\n';
-  text += line;
-}
-
-void add_content(const Json& part, std::string& text) {
-  const std::string type = part.string("type").value_or("");
-  if (type == "text") return add_line(text, part.string("text").value_or(""));
-  const Json* const resource = part.find("resource");
-  if (type == "resource" && resource != nullptr && resource->string("text")) {
-    return add_line(text, *resource->string("text"));
-  }
-  if (type == "resource_link") return add_line(text, part.string("uri").value_or(""));
-  add_line(text, fmt::format("[{} left out]", type.empty() ? "part" : type.substr(0, 40)));
-}
-
-Result<ToolResult> tool_result(const Json& result) {
-  const Json* const content = result.find("content");
-  if (content == nullptr || !content->is_array()) return broken("a result without 'content'");
-  ToolResult made{.is_error = result.boolean("isError").value_or(false)};
-  for (const Json& part : content->as_array()) add_content(part, made.text);
-  const Json* const structured = result.find("structuredContent");
-  if (made.text.empty() && structured != nullptr) made.text = structured->dump();
-  return made;
-}
-
-Result<void> add_tools(const Json& result, std::vector<Tool>& tools) {
-  const Json* const listed = result.find("tools");
-  if (listed == nullptr || !listed->is_array()) return broken("a list without 'tools'");
-  for (const Json& tool : listed->as_array()) {
-    const std::optional<std::string> name = tool.string("name");
-    if (!name) return broken("a tool without a name");
-    if (tools.size() == kToolsMax) return broken(fmt::format("more than {} tools", kToolsMax));
-    const Json* const schema = tool.find("inputSchema");
-    tools.push_back({.name = *name,
-                     .description = tool.string("description").value_or(""),
-                     .input_schema = schema == nullptr ? Json() : *schema});
-  }
-  return {};
 }
 
 }  // namespace
@@ -108,7 +62,7 @@ class Session::Reading {
     }
     const auto fed =
         events_.feed(bytes, [this](const net::SseEvent& event) { on_message(event.data); });
-    if (!fed.ok()) finish(broken(fed.error().message));
+    if (!fed.ok()) finish(no_answer(fed.error().message));
   }
 
   bool is_over() const { return is_over_; }  // under the session's lock
@@ -129,29 +83,20 @@ class Session::Reading {
           ""});
     }
     if (!is_stream_) on_message(body_);
-    finish(broken("it ended without one"));
+    finish(no_answer("it ended without one"));
   }
 
   void on_message(std::string_view text) {
     if (text.empty() || is_finished()) return;
     const Result<Json> message = Json::parse(text);
-    if (!message.ok()) return finish(broken(message.error().message));
+    if (!message.ok()) return finish(no_answer(message.error().message));
     if (message->find("method") != nullptr) {
       if (message->find("id") == nullptr) return;
-      if (++asked_ > kAskedMax) return finish(broken("it asks its client without end"));
+      if (++asked_ > kAskedMax) return finish(no_answer("it asks its client without end"));
       session_->answer_server(*message);
       return;  // and what it only says is nobody's
     }
-    if (message->integer("id") != number_) return;
-    if (const Json* const error = message->find("error")) {
-      return finish(Error{ErrorCode::kIo,
-                          "the tool server refuses: " +
-                              error->string("message").value_or("").substr(0, kWordsShown),
-                          ""});
-    }
-    const Json* const result = message->find("result");
-    finish(result != nullptr && result->is_object() ? Result<Json>(*result)
-                                                    : broken("neither a result nor an error"));
+    if (message->integer("id") == number_) finish(result_of(*message));
   }
 
   // At most once; its request is then asked of a program no longer.
@@ -203,12 +148,11 @@ void Session::list_page(std::shared_ptr<std::vector<Tool>> tools, std::string cu
            .done = [self = shared_from_this(), tools, pages,
                     done = std::move(done)](const Result<Json>& result) {
              if (!result.ok()) return done(result.error());
-             const Result<void> added = add_tools(*result, *tools);
-             if (!added.ok()) return done(added.error());
-             std::string next = result->string("nextCursor").value_or("");
-             if (next.empty()) return done(std::move(*tools));
-             if (pages + 1 == kPagesMax) return done(broken("a list without an end"));
-             self->list_page(tools, std::move(next), pages + 1, done);
+             Result<std::string> next = add_tools(*result, *tools);
+             if (!next.ok()) return done(next.error());
+             if (next->empty()) return done(std::move(*tools));
+             if (pages + 1 == kPagesMax) return done(no_answer("a list without an end"));
+             self->list_page(tools, *std::move(next), pages + 1, done);
            }});
 }
 
@@ -250,8 +194,8 @@ void Session::on_begun(const Result<Json>& result) {
   const std::string revision =
       result.ok() ? result->string("protocolVersion").value_or("") : std::string();
   if (result.ok() && std::ranges::find(kRevisions, revision) == kRevisions.end()) {
-    outcome = broken(fmt::format("revision '{}' of the protocol, of which this client knows {}",
-                                 revision.substr(0, 40), fmt::join(kRevisions, ", ")));
+    outcome = no_answer(fmt::format("revision '{}' of the protocol, of which this client knows {}",
+                                    revision.substr(0, 40), fmt::join(kRevisions, ", ")));
   }
   if (outcome.ok()) {
     std::lock_guard lock(mutex_);

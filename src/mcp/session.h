@@ -20,21 +20,11 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "mcp/message.h"
 #include "mcp/processes.h"
 #include "net/http_client.h"
 
 namespace pelton::mcp {
-
-struct Tool {
-  std::string name;
-  std::string description;
-  Json input_schema;  // an object, or null
-};
-
-struct ToolResult {
-  std::string text;       // its texts, one below the other; parts of other kinds are named
-  bool is_error = false;  // the tool itself says that it failed
-};
 
 class Session : public std::enable_shared_from_this<Session> {
  public:

@@ -221,7 +221,7 @@ void Http2Connection::look_at_time() {
   const bool is_late =
       session_.header_stream() != 0 && now - header_since_ > options.header_time_max;
   if (is_idle) return drain();
-  if (is_late) return connection_.close_now();
+  if (is_late) return session_.give_up_header();
   look_at_bodies(now);
   look_at_answers(now);
 }

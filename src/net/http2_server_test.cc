@@ -526,7 +526,11 @@ TEST_F(Http2Server, AnUnfinishedHeaderAndSilenceEnd) {
   options_.first_byte_time_max = milliseconds(300);
   start();
   TestHttp2 late(server_->port());
-  late.send(http2_frame(NGHTTP2_HEADERS, 0, 1, http2_head("GET", "/x")));
+  // The settings are exchanged by then: nothing may come between the parts of a header.
+  late.send(http2_get(1, "/x"));
+  EXPECT_TRUE(late.answer(1).has_ended);
+  late.send(http2_frame(NGHTTP2_HEADERS, 0, 3, http2_head("GET", "/x")));
+  EXPECT_EQ(late.wait_for_goaway(), NGHTTP2_ENHANCE_YOUR_CALM);
   EXPECT_TRUE(late.socket().wait_closed(3000));
   TestHttp2 idle(server_->port());
   idle.send(http2_get(1, "/x"));

@@ -105,6 +105,8 @@ class Http2Session {
   // answered.
   void announce_end();
   void go_away();
+  // Its header does not come to an end: nothing more is read, and it hears why (ENHANCE_YOUR_CALM).
+  void give_up_header() { calm_down(); }
   // So much time has passed.
   void tick(std::chrono::milliseconds passed);
   // All is said and answered, or nothing more can be.

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/envelope.h"
+#include "cluster/frame.h"
+#include "cluster/token_list.h"
 #include "mcp/test_tool_server.h"
+#include "server/fleet_server.h"
 #include "server/response_stream_text.h"
 #include "server/server_fixture.h"
 #include "server/tool_servers.h"
@@ -355,6 +359,50 @@ TEST_F(BuiltinToolsTest, ItemsAreTakenBack) {
   input.push_back(parsed(R"({"role":"user","content":"hello"})"));
   asked.set("input", Json(std::move(input)));
   EXPECT_EQ(fixture_->post("/v1/responses", asked.dump()).status, 200);
+}
+
+// A gateway's request: only where it promises that no other worker goes on with it. Then its tokens
+// are those of all rounds, in one row that ends once.
+TEST_F(BuiltinToolsTest, ForAGatewayWhereNobodyElseGoesOn) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "has no tools of its own";
+  serve(all());
+  FleetServer fleet(fixture_->server(), fixture_->log());
+  ASSERT_TRUE(fleet.open({.name = "one"}).ok());
+  for (const bool stays : {false, true}) {
+    cluster::RunEnvelope envelope{.incarnation = fleet.incarnation(),
+                                  .request_id = "req_1",
+                                  .gateway = "g",
+                                  .method = "POST",
+                                  .path = "/v1/responses"};
+    if (stays) envelope.headers.emplace_back("x-pelton-stays", "1");
+    std::string frames;
+    cluster::append_frame(frames, {.type = cluster::FrameType::kRun, .payload = encode(envelope)});
+    const std::string asked = body("compute");
+    cluster::append_frame(frames, {.type = cluster::FrameType::kBody, .payload = asked});
+    cluster::FrameReader reader;
+    const net::HttpResponse answer = fixture_->fetch(
+        {.method = "POST", .port = fleet.port(), .target = "/fleet/v1/run", .body = frames});
+    reader.push(answer.body);
+    size_t said = 0;
+    int ends = 0;
+    std::string response;
+    for (auto frame = reader.next(); frame.ok() && *frame; frame = reader.next()) {
+      if ((*frame)->type == cluster::FrameType::kFinished) ++ends;
+      if ((*frame)->type == cluster::FrameType::kBytes) response += (*frame)->payload;
+      if ((*frame)->type != cluster::FrameType::kTokens) continue;
+      const auto list = cluster::decode_token_list((*frame)->payload);
+      ASSERT_TRUE(list.ok());
+      EXPECT_EQ(list->first, said);
+      EXPECT_EQ(ends, 0);
+      said += list->tokens.size();
+    }
+    EXPECT_EQ(ends, 1);
+    EXPECT_EQ(mcp_.count("tools/call"), stays ? 1 : 0);
+    const Json shown = parsed(response);
+    EXPECT_EQ(text(shown) == "It is 42.", stays) << response;
+    const Json& usage = *shown.find("usage");
+    EXPECT_TRUE(!stays || usage.integer("output_tokens") == static_cast<int64_t>(said));
+  }
 }
 
 TEST_F(BuiltinToolsTest, AClientThatLeavesEndsItsCall) {

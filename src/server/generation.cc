@@ -281,8 +281,9 @@ void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
   }
   choices_[index].progress = Progress::kEnded;
   --running_;
-  if (call_.observer != nullptr) call_.observer->note_end(index, end);
-  answer_->end(index, as_begun(call_.resumed.get(), index, std::move(end)));
+  answer_->end(index, as_begun(call_.resumed.get(), index, end));
+  // Of one that goes on, the last end is the choice's.
+  if (call_.observer != nullptr && !answer_->goes_on()) call_.observer->note_end(index, end);
 }
 
 void Generation::finish(std::string& events) {
@@ -310,7 +311,9 @@ void Generation::fail(const api::ApiError& api_error, const engine::StreamEnd& e
   // A deadline is its client's own choice, a format that cannot be followed its client's own doing,
   // and that there is no room is no fault.
   const bool is_ours = api_error.status >= 500;
-  const std::string line = fmt::format("{} failed: {}", id_, api_error.message);
+  // Its client hears that the log says why.
+  const std::string& why = end.error ? end.error->message : api_error.message;
+  const std::string line = fmt::format("{} failed: {}", id_, why);
   is_ours ? log_.error(line) : log_.debug(line);
   answer_->fail(api_error, end);
   if (is_ours && call_.observer != nullptr) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -101,7 +102,8 @@ GenerationMeter& meter() {
 
 std::weak_ptr<Generation> start(ServerFixture& fixture,
                                 const std::shared_ptr<ScriptedExchange>& exchange,
-                                Generation::Mode mode, std::unique_ptr<Answer> answer) {
+                                Generation::Mode mode, std::unique_ptr<Answer> answer,
+                                base::Log* log = nullptr) {
   request::GenerationRequest request;
   request.prompt = {72};
   request.stop = {.max_new_tokens = 5000, .stop_tokens = fixture.model().all_stop_tokens()};
@@ -113,7 +115,8 @@ std::weak_ptr<Generation> start(ServerFixture& fixture,
                           .answer = std::move(answer),
                           .mode = mode};
   parts.streams.push_back(std::move(stream).value());
-  return Generation::run(std::move(parts), {.log = fixture.log(), .meter = meter()});
+  return Generation::run(std::move(parts),
+                         {.log = log != nullptr ? *log : fixture.log(), .meter = meter()});
 }
 
 void start(ServerFixture& fixture, const std::shared_ptr<ScriptedExchange>& exchange,
@@ -233,6 +236,32 @@ TEST(Generation, WhatCameBeforeAnErrorIsToldBeforeIt) {
   }
   EXPECT_EQ(content, expected_content().substr(0, content.size()));
   EXPECT_GE(content.size(), 10u) << "most of some 17 tokens, all but the header's, must be there";
+}
+
+// Its client hears that the log says why.
+TEST(Generation, WhyItFailedIsInTheLog) {
+  ServerFixture::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [](const engine::StepPlan&) {
+      return std::optional(Error{ErrorCode::kInternal, "the device is gone", ""});
+    };
+  };
+  ServerFixture fixture(kScript, std::move(options));
+  std::FILE* const file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kError, .file = file});
+  const auto exchange = std::make_shared<ScriptedExchange>();
+  Recorded recorded;
+  start(fixture, exchange, Generation::Mode::kWhole, std::make_unique<RecordingAnswer>(recorded),
+        &log);
+  while (!exchange->sent) ASSERT_TRUE(exchange->run_one());
+  EXPECT_EQ(exchange->sent->status, 500);
+  std::string said(4096, '\0');
+  std::rewind(file);
+  said.resize(std::fread(said.data(), 1, said.size(), file));
+  std::fclose(file);
+  EXPECT_NE(said.find("chatcmpl-1 failed: the device is gone"), std::string::npos) << said;
 }
 
 // The engine may be through by then: the tokens that are not emitted any more were cancelled.

@@ -9,7 +9,6 @@
 #include "api/json_object.h"
 #include "api/ollama_request.h"
 #include "api/ollama_response.h"
-#include "base/digest.h"
 #include "base/json_writer.h"
 #include "server/answer_guide.h"
 #include "server/chat_prompt.h"
@@ -254,7 +253,7 @@ void run_ollama(Call call, Services& services, std::unique_ptr<ModelRequest> req
 api::OllamaModel described(const ServedModel& model, const std::string& name) {
   api::OllamaModel shown{.name = name,
                          .modified_s = model.created,
-                         .digest = base::sha256(name + std::to_string(model.created)),
+                         .digest = api::ollama_digest(name),
                          .context_max = model.context_limit(),
                          .vocab_size = model.vocab_size,
                          .can_chat = model.chat != nullptr,
@@ -273,9 +272,7 @@ api::OllamaModel described(const ServedModel& model, const std::string& name) {
 api::OllamaModel described(const AdapterRegistry::Info& adapter, api::OllamaModel base) {
   base.parent = std::exchange(base.name, adapter.name);
   base.modified_s = adapter.created;
-  base.digest = adapter.digest.empty()
-                    ? base::sha256(adapter.name + std::to_string(adapter.created))
-                    : adapter.digest;
+  base.digest = api::ollama_digest(adapter.name);
   base.license.clear();
   return base;
 }
@@ -293,7 +290,7 @@ void add_adapters(const std::shared_ptr<AdapterRegistry>& adapters, const api::O
 api::OllamaModel described(const ModelCatalogue::Entry& asleep) {
   return {.name = asleep.names.id,
           .modified_s = asleep.created,
-          .digest = base::sha256(asleep.names.id + std::to_string(asleep.created)),
+          .digest = api::ollama_digest(asleep.names.id),
           .context_max = asleep.context_max};
 }
 

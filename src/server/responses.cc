@@ -382,8 +382,10 @@ void create_response(Call call, Services& services, std::optional<Json> asked,
     const Json* const model = asked->find("model");
     call.model_asked = model != nullptr && model->is_string() ? model->as_string() : std::string();
   }
-  // A gateway may let another worker go on: what a tool has printed, and done, that one has not.
-  const bool runs_tools = call.observer == nullptr && call.resumed == nullptr;
+  // A gateway may let another worker go on, unless it promises that none will: what a tool has
+  // printed, and done, that one has not.
+  const bool is_ours = call.observer == nullptr || call.request.headers.has("x-pelton-stays");
+  const bool runs_tools = is_ours && call.resumed == nullptr;
   auto request = std::make_unique<ResponseCreation>(std::move(asked), std::move(link), runs_tools);
   run_request(std::move(call), services, std::move(request), Work::kSampled);
 }

@@ -52,8 +52,13 @@ void TextAnswer::end(size_t, const engine::StreamEnd& end) {
   end_.timings = timings_of(facts);
 }
 
+bool TextAnswer::waits_for_end() const {
+  if (options_.last_with_end == 0) return false;
+  return stop_filter_.stopped() || end_.output_tokens >= options_.last_with_end;
+}
+
 void TextAnswer::take_events(std::string& out) {
-  if (piece_.text.empty()) return;
+  if (piece_.text.empty() || waits_for_end()) return;
   const TextPiece piece = std::exchange(piece_, {});
   all_ += piece.text;
   writer_->piece(piece, out);

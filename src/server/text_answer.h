@@ -62,6 +62,9 @@ class TextAnswer final : public Answer {
     StopStrings stop;
     bool stream = false;
     bool shows_special = false;  // control tokens are text too
+    // The last token comes with the end, as TGI's does: of so many tokens, or the one that
+    // completes a stop string. 0: it need not.
+    int64_t last_with_end = 0;
   };
 
   TextAnswer(const ServedModel& model, Options options, std::unique_ptr<TextWriter> writer);
@@ -79,6 +82,7 @@ class TextAnswer final : public Answer {
 
  private:
   void add(std::string_view text);
+  bool waits_for_end() const;
 
   const ServedModel& model_;
   const Options options_;

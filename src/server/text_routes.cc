@@ -10,9 +10,11 @@
 
 #include "api/chat_request.h"
 #include "api/completion_request.h"
+#include "api/llama_slots.h"
 #include "api/text_request.h"
 #include "base/check.h"
 #include "base/json_writer.h"
+#include "net/url.h"
 #include "server/answer_guide.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
@@ -88,6 +90,7 @@ class TextGeneration final : public ModelRequest {
     TextAnswer::Options options{.stop = stop_strings(request_->generation),
                                 .stream = request_->generation.stream,
                                 .shows_special = request_->shows_marks};
+    if (asked_.form == Form::kTgi) options.last_with_end = work_.request.stop.max_new_tokens;
     start_generation(std::move(call), services, std::move(work_), [&] {
       return std::make_unique<TextAnswer>(model, std::move(options), writer());
     });
@@ -220,20 +223,15 @@ void llama_props(Call call, Services& services) {
   call.send(json_reply(std::move(body)));
 }
 
-// How many are at work; which sequence has which of them is the scheduler's.
 void llama_slots(Call call, Services& services) {
   const auto model = meant(call, services);
   if (model == nullptr) return;
-  const int running = model->engine.stats().running;
-  std::string body;
-  base::JsonWriter writer(body);
-  writer.begin_array();
-  for (int i = 0; i < model->engine.capacity().sequences_max; ++i) {
-    writer.begin_object().key("id").integer(i).key("n_ctx").integer(model->context_limit());
-    writer.key("is_processing").boolean(i < running).end_object();
-  }
-  writer.end_array();
-  call.send(json_reply(std::move(body)));
+  const std::array<api::LlamaSlots, 1> all = {{{.count = model->engine.capacity().sequences_max,
+                                                .running = model->engine.stats().running,
+                                                .context_tokens = model->context_limit()}}};
+  const bool must_be_free = net::query_value(call.request.query, "fail_on_no_slot") == "1";
+  if (must_be_free && !api::has_free_slot(all)) return call.send(api::no_free_slot());
+  call.send(json_reply(api::llama_slots_body(all)));
 }
 
 // A modality that no model here has: not an address that nobody knows.

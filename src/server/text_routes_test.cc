@@ -94,6 +94,30 @@ TEST_F(TextRoutes, TgisGenerate) {
             "parameters.temperature");
 }
 
+// As many events as tokens, and the end with the last of them, whatever ends it.
+TEST_F(TextRoutes, TgisLastTokenHasTheEnd) {
+  for (const char* const parameters :
+       {R"({"max_new_tokens":3,"details":true})", R"({"stop":["THE"],"details":true})",
+        R"({"stop":["E"],"details":true})", R"({"details":true})"}) {
+    const std::string body = fmt::format(R"({{"inputs":"Once","parameters":{}}})", parameters);
+    const Json whole = ask("/generate", body);
+    const Json& details = *whole.find("details");
+    const std::vector<Json> events = stream("/generate_stream", body);
+    std::vector<int64_t> ids, streamed;
+    for (const Json& token : details.find("tokens")->as_array())
+      ids.push_back(*token.integer("id"));
+    for (size_t i = 0; i < events.size(); ++i) {
+      streamed.push_back(*events[i].find("token")->integer("id"));
+      EXPECT_EQ(events[i].find("details")->is_null(), i + 1 < events.size()) << parameters;
+    }
+    EXPECT_EQ(streamed, ids) << parameters;
+    const Json& end = *events.back().find("details");
+    EXPECT_EQ(end.integer("generated_tokens"), static_cast<int64_t>(ids.size())) << parameters;
+    EXPECT_EQ(end.string("finish_reason"), details.string("finish_reason")) << parameters;
+    EXPECT_EQ(events.back().string("generated_text"), whole.string("generated_text"));
+  }
+}
+
 TEST_F(TextRoutes, SglangsGenerate) {
   const Json whole = ask("/generate", R"({"text":"Once"})");
   EXPECT_EQ(whole.string("text"), kText);
@@ -116,6 +140,7 @@ TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
   EXPECT_EQ(props.find("default_generation_settings")->integer("n_ctx"), 4096);
   EXPECT_EQ(parsed(fixture_.get("/slots").body).as_array().size(),
             static_cast<size_t>(*props.integer("total_slots")));
+  EXPECT_EQ(fixture_.get("/slots?fail_on_no_slot=1").status, 200);
   const Json prompt = ask("/apply-template", R"({"messages":[{"role":"user","content":"Hello"}]})");
   EXPECT_THAT(*prompt.string("prompt"), HasSubstr("Hello"));
   const Json tokens = ask("/tokenize", R"({"content":"Once upon"})");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@ namespace {
 using Tool = ToolServers::Tool;
 
 constexpr std::chrono::seconds kCheckTimeMax{5};
+constexpr std::chrono::milliseconds kDrainLook{5};
 constexpr std::string_view kBrowserPrefix = "browser.";
 constexpr std::array<std::string_view, 3> kBrowserTools = {"search", "open", "find"};
 
@@ -105,6 +107,14 @@ ToolServers::Session::~Session() {
     if (session == nullptr) continue;
     session->close();
     servers_.sessions_.fetch_sub(1);
+  }
+  servers_.responses_.fetch_sub(1);
+}
+
+void ToolServers::drain(std::chrono::milliseconds time_max) const {
+  const auto end = std::chrono::steady_clock::now() + time_max;
+  while (responses_.load() > 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kDrainLook);
   }
 }
 

@@ -60,6 +60,9 @@ class ToolServers {
     return calls_[static_cast<size_t>(tool)][static_cast<size_t>(end)].load();
   }
   int64_t open_sessions() const { return sessions_.load(); }
+  // Waits, so long at most, until no response is there whose model may call one: between its rounds
+  // no engine knows of it.
+  void drain(std::chrono::milliseconds time_max) const;
 
   // One response's. It ends what is under way when it goes.
   class Session {
@@ -71,7 +74,9 @@ class ToolServers {
     using Done = std::function<void(Outcome)>;
 
     // `wanted`: by the request; nothing else is run, whatever the model calls.
-    Session(ToolServers& servers, api::BuiltinTools wanted) : servers_(servers), wanted_(wanted) {}
+    Session(ToolServers& servers, api::BuiltinTools wanted) : servers_(servers), wanted_(wanted) {
+      servers_.responses_.fetch_add(1);
+    }
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -96,6 +101,7 @@ class ToolServers {
   Session::Outcome outcome_of(Tool tool, Result<mcp::ToolResult> result);
 
   const Options options_;
+  std::atomic<int64_t> responses_ = 0;
   std::atomic<int64_t> sessions_ = 0;
   std::array<std::array<std::atomic<int64_t>, kEndNames.size()>, kToolNames.size()> calls_{};
   mcp::Processes processes_;

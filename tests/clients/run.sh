@@ -42,6 +42,7 @@ PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --grpc-port 0 \
   >server.out 2>server.err &
 server=$!
 stop_server() {
+  [[ -n $server ]] || return 0
   kill "$server" 2>/dev/null || true
   for _ in {1..100}; do
     kill -0 "$server" 2>/dev/null || return 0
@@ -74,7 +75,7 @@ BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 3
 
 # What is heavy (coding agents are 400 MB, the other clients 250) is fetched by ./test --full only. Each
 # folder is a package of its own.
-fetch_and_run() { # FOLDER URL MODEL
+fetch() { # FOLDER
   local folder=$1
   mkdir -p "$folder"
   cp "$here/$folder"/{package.json,package-lock.json,.npmrc} "$here/$folder"/*.mjs "$folder"/
@@ -82,15 +83,33 @@ fetch_and_run() { # FOLDER URL MODEL
     (cd "$folder" && timeout 400 npm ci --no-audit --no-fund --loglevel=error)
     cp "$folder/package-lock.json" "$folder/installed.lock"
   fi
+}
+fetch_and_run() { # FOLDER URL MODEL
+  fetch "$1"
   BASE_URL=$2/v1 MODEL=$3 timeout 200 \
-    node_modules/.bin/node --test --test-timeout=120000 "$folder"/*.test.mjs
+    node_modules/.bin/node --test --test-timeout=120000 "$1"/*.test.mjs
 }
 if [[ ${PELTON_FULL:-} == 1 ]]; then
   fetch_and_run agents "$url" tiny
   fetch_and_run more "$url" tiny
+  fetch_and_run proxies "$url" tiny
 fi
 
 # Another server beside the first; its address once it listens, of either kind, is in $1.out.
+tools=
+gateway=
+end_others() {
+  # shellcheck disable=SC2086 # one, both or none
+  kill $tools $gateway 2>/dev/null || true
+  tools=
+  gateway=
+}
+end_all() {
+  end_others
+  stop_server
+  server=$plain_server
+  stop_server
+}
 serve_beside() {
   local name=$1
   shift
@@ -98,7 +117,7 @@ serve_beside() {
   PELTON_API_KEY=$API_KEY "$pelton" serve "$@" --port 0 >"$name.out" 2>"$name.err" &
   plain_server=$server
   server=$!
-  trap 'stop_server; server=$plain_server; stop_server' EXIT
+  trap end_all EXIT
   for _ in {1..300}; do
     grep -q '^listening on ' "$name.out" && break
     sleep 0.1
@@ -107,7 +126,8 @@ serve_beside() {
 end_beside() {
   stop_server
   server=$plain_server
-  trap stop_server EXIT
+  plain_server=
+  trap end_all EXIT
 }
 
 # The same said by a model of another family: reasoning and calls in Qwen3's spelling.
@@ -141,14 +161,10 @@ BASE_URL=$(sed -n 's/^listening on //p' whisper.out)/v1 MODEL=whisper \
   node_modules/.bin/node --test --test-timeout=120000 transcription_client.test.mjs
 end_beside
 
-# The same through a gateway before two workers. Left out: a model that is called by its server's URL, which a
-# gateway does not know, and a socket's response.cancel, which it answers in its own way (docs/gateway.md).
-if [[ ${PELTON_FULL:-} == 1 ]]; then
-  rm -f fleet.key
-  "$pelton" gateway --new-key fleet.key
-  port=$(python3 -c "import sys; sys.path.insert(0, '$here/..'); import ports; print(ports.free_port())")
+# A gateway before workers at these ports: its process is $gateway, its addresses are $gateway_url and $gateway_grpc.
+free_port() { python3 -c "import sys; sys.path.insert(0, '$here/..'); import ports; print(ports.free_port())"; }
+gateway_before() { # PORT...
   echo "$API_KEY tester" >keys
-  serve_beside fleet tiny --replicas 2 --fleet-port "$port" --fleet-key-file fleet.key --executor "modelled:$here/script.json"
   cat >gateway.toml <<EOF
 [gateway]
 listen = "127.0.0.1:0"
@@ -160,27 +176,34 @@ keys_file = "keys"
 name = "tiny"
 model = "tiny"
 tokenizer = "tiny"
-
-[[worker]]
-pool = "tiny"
-url = "http://127.0.0.1:$port"
-
-[[worker]]
-pool = "tiny"
-url = "http://127.0.0.1:$((port + 1))"
 EOF
+  local port
+  for port in "$@"; do
+    printf '\n[[worker]]\npool = "tiny"\nurl = "http://127.0.0.1:%s"\n' "$port" >>gateway.toml
+  done
+  : >gateway.out
   "$pelton" gateway --config gateway.toml >gateway.out 2>gateway.err &
   gateway=$!
-  trap 'kill $gateway; stop_server; server=$plain_server; stop_server' EXIT
   for _ in {1..300}; do
     gateway_url=$(sed -n 's/^listening on //p' gateway.out)
     [[ -n $gateway_url ]] && curl -fs "$gateway_url/ready" >/dev/null && break
     sleep 0.1
   done
-  BASE_URL=$gateway_url/v1 MODEL=tiny PROTO=$here/../../proto GRPC_ADDRESS=$(sed -n 's/^grpc on //p' gateway.out) timeout 300 \
+  gateway_grpc=$(sed -n 's/^grpc on //p' gateway.out)
+}
+rm -f fleet.key
+"$pelton" gateway --new-key fleet.key
+
+# The same through a gateway before two workers. Left out: a model that is called by its server's URL, which a
+# gateway does not know, and a socket's response.cancel, which it answers in its own way (docs/gateway.md).
+if [[ ${PELTON_FULL:-} == 1 ]]; then
+  port=$(free_port)
+  serve_beside fleet tiny --replicas 2 --fleet-port "$port" --fleet-key-file fleet.key --executor "modelled:$here/script.json"
+  gateway_before "$port" "$((port + 1))"
+  BASE_URL=$gateway_url/v1 MODEL=tiny PROTO=$here/../../proto GRPC_ADDRESS=$gateway_grpc timeout 300 \
     node_modules/.bin/node --test --test-timeout=120000 --test-skip-pattern='B8: the model may be called|ResponsesWS: several turns' \
     "${all_clients[@]}"
-  kill $gateway
+  end_others
   end_beside
 fi
 
@@ -195,25 +218,46 @@ end_beside
 : >tools.out
 node_modules/.bin/node tool_server.mjs >tools.out 2>tools.err &
 tools=$!
-trap 'kill $tools 2>/dev/null; stop_server' EXIT
 for _ in {1..300}; do
   tools_url=$(head -1 tools.out)
   [[ -n $tools_url ]] && break
   sleep 0.1
 done
 serve_beside tooled tiny --executor "modelled:$here/script_tools.json" --tool-server "python=$tools_url" "browser=$tools_url"
-trap 'kill $tools 2>/dev/null; stop_server; server=$plain_server; stop_server' EXIT
 BASE_URL=$(sed -n 's/^listening on //p' tooled.out)/v1 MODEL=tiny TOOLS_URL=$tools_url timeout 200 \
   node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
-kill $tools
+end_beside
+# Through a gateway.
+port=$(free_port)
+serve_beside tooled_fleet tiny --fleet-port "$port" --fleet-key-file fleet.key --executor "modelled:$here/script_tools.json" \
+  --tool-server "python=$tools_url" "browser=$tools_url"
+gateway_before "$port"
+BASE_URL=$gateway_url/v1 MODEL=tiny TOOLS_URL=$tools_url timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
+end_others
 end_beside
 # And the same over standard input and output.
-trap 'stop_server; server=$plain_server; stop_server' EXIT
-tools_program="stdio:$PWD/node_modules/.bin/node $PWD/tool_server.mjs stdio"
-serve_beside stdio tiny --executor "modelled:$here/script_tools.json" --tool-server "python=$tools_program" "browser=$tools_program"
-BASE_URL=$(sed -n 's/^listening on //p' stdio.out)/v1 MODEL=tiny timeout 200 \
-  node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
-end_beside
+run_tools() { # TOOL_SERVER
+  serve_beside stdio tiny --executor "modelled:$here/script_tools.json" --tool-server "python=$1" "browser=$1"
+  BASE_URL=$(sed -n 's/^listening on //p' stdio.out)/v1 MODEL=tiny timeout 200 \
+    node_modules/.bin/node --test --test-timeout=120000 tools_client.test.mjs
+  end_beside
+}
+run_tools "stdio:$PWD/node_modules/.bin/node $PWD/tool_server.mjs stdio"
+# And by the protocol's first package, either way.
+if [[ ${PELTON_FULL:-} == 1 ]]; then
+  fetch sdk_tools
+  run_tools "stdio:$PWD/node_modules/.bin/node $PWD/sdk_tools/tool_server.mjs stdio"
+  : >tools.out
+  node_modules/.bin/node sdk_tools/tool_server.mjs >tools.out 2>tools.err &
+  tools=$!
+    for _ in {1..300}; do
+    [[ -s tools.out ]] && break
+    sleep 0.1
+  done
+  run_tools "$(head -1 tools.out)"
+  end_others
+fi
 
 # The same over https, with a certificate of the moment: node believes it because it is told to.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
