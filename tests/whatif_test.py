@@ -255,7 +255,7 @@ class ScaledFleet(unittest.TestCase):
 
     def test_starts_fetch_their_weights_from_a_tier(self):
         """From a slower one they take longer, and longer still where all of them share it."""
-        words = [*FLEET[:-2], "--autoscale", "concurrency", "--replicas", 0, "--min-replicas", 0, "--max-replicas", 4, "--request-rate", "inf", "--num-prompts", 40,
+        words = [*FLEET[:-2], "--autoscale", "concurrency", "--replicas", 0, "--min-replicas", 4, "--max-replicas", 4, "--request-rate", "inf", "--num-prompts", 40,
                  "--start-seconds", 1]
         def first(*more):
             return json.loads(pelton(*words, *more, "--json", "-", "--metric-percentiles", "0,50"))["p0_ttft_ms"]

@@ -183,23 +183,22 @@ TEST(Autoscaling, WithoutAnAutoscalerNothingIsDecided) {
 
 // 50 bytes at 10 a second: 5 s for one alone, 10 s for each of two that the place serves together.
 TEST(Autoscaling, StartsThatFetchTogetherShareTheBandwidth) {
-  Autoscaling asked{.policy = {.replicas_min = 0, .replicas_max = 2}, .replicas = 0};
-  asked.policy.concurrency_target = 8;
+  Autoscaling asked{.policy = {.replicas_min = 1, .replicas_max = 1}, .replicas = 0};
   asked.phases = {{.name = "provision", .seconds = 4},
                   {.name = "weights", .bytes = 50, .bytes_per_s = 10, .shared_bytes_per_s = 10},
                   {.name = "kernels", .seconds = 1}};
   const workload::Workload one = simulator::load({{1, 1}});
-  const workload::Workload burst = simulator::load({{0.001, 1e5}});  // for both of them
   EXPECT_NEAR(first_token_s(run(scaled_fleet(asked), one).records[0]), 4 + 5 + 1, 0.2);
-  const SimulationResult shared = run(scaled_fleet(asked), burst);
+  asked.policy.replicas_min = asked.policy.replicas_max = 2;
+  const SimulationResult shared = run(scaled_fleet(asked), one);
   ASSERT_EQ(shared.scaling->started, 2);
-  EXPECT_NEAR(first_token_s(shared.records[0]), 4 + 10 + 1, 0.3);
+  EXPECT_NEAR(first_token_s(shared.records[0]), 4 + 10 + 1, 0.2);
   asked.phases[1].shared_bytes_per_s = 0;
-  const SimulationResult apart = run(scaled_fleet(asked), burst);
-  EXPECT_NEAR(first_token_s(apart.records[0]), 4 + 5 + 1, 0.3);
+  const SimulationResult apart = run(scaled_fleet(asked), one);
+  EXPECT_NEAR(first_token_s(apart.records[0]), 4 + 5 + 1, 0.2);
   // The other fidelity waits as long.
   asked.phases[1].shared_bytes_per_s = 10;
-  const auto fluid = simulate_fluid(scaled_fleet(asked), burst, *even_steps(0.05));
+  const auto fluid = simulate_fluid(scaled_fleet(asked), one, *even_steps(0.05));
   ASSERT_TRUE(fluid.ok()) << fluid.error().message;
   EXPECT_GE(first_token_s(fluid->records[0]), 4 + 10 + 1);
   asked.phases.push_back(asked.phases[1]);
