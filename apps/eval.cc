@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/split.h"
+#include "base/terminal_text.h"
 #include "bench/probe.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/interrupt.h"
@@ -122,19 +123,26 @@ Result<Json> read_sampling(const cli::Arguments& arguments) {
   return sampling;
 }
 
-// A name that --fail-if may use, whatever the result will have.
-bool is_figure(std::string_view key) {
+// A name that --fail-if may use of these sets.
+bool is_figure(std::string_view key, const std::vector<eval::Task>& tasks) {
   constexpr std::string_view kPlain[] = {"score", "errors", "usage_faults", "drop", "p", "same"};
-  return std::ranges::find(kPlain, key) != std::end(kPlain) || key.ends_with(".score") ||
-         key.ends_with(".drop") || key.ends_with(".same");
+  if (std::ranges::find(kPlain, key) != std::end(kPlain)) return true;
+  const size_t point = key.rfind('.');
+  if (point == std::string_view::npos) return false;
+  const std::string_view set = key.substr(0, point);
+  const std::string_view what = key.substr(point + 1);
+  if (what != "score" && what != "drop" && what != "same") return false;
+  const bool is_all = set == "all" && tasks.front().set != tasks.back().set;
+  return is_all || std::ranges::find(tasks, set, &eval::Task::set) != tasks.end();
 }
 
-Result<std::vector<report::Condition>> read_conditions_on_figures(const cli::Arguments& arguments) {
+Result<std::vector<report::Condition>> read_conditions_on_figures(
+    const cli::Arguments& arguments, const std::vector<eval::Task>& tasks) {
   std::vector<report::Condition> conditions;
   for (const std::string& text : arguments.list("--fail-if")) {
     TRY_ASSIGN(report::Condition condition,
                report::parse_condition(
-                   text, [](std::string_view key) { return is_figure(key); }, "drop>0.01"));
+                   text, [&](std::string_view key) { return is_figure(key, tasks); }, "drop>0.01"));
     const bool compares = condition.key == "drop" || condition.key == "p" ||
                           condition.key == "same" || condition.key.ends_with(".drop") ||
                           condition.key.ends_with(".same");
@@ -240,8 +248,19 @@ Result<eval::Evaluation> read_result(const std::string& file) {
   return eval::parse_result(*text, file);
 }
 
+// A server that nothing could be asked of has no score.
+Result<void> check_answered(const eval::Evaluation& evaluation) {
+  const auto answered = std::ranges::find_if(
+      evaluation.outcomes, [](const eval::Outcome& one) { return one.error.empty(); });
+  if (answered != evaluation.outcomes.end() || evaluation.outcomes.empty()) return {};
+  return Error{ErrorCode::kUnavailable,
+               fmt::format("no task was answered; the first: {}",
+                           base::one_line(evaluation.outcomes.front().error)),
+               {}};
+}
+
 Result<void> keep(const cli::Arguments& arguments, const eval::Evaluation& evaluation,
-                  const std::vector<eval::SetComparison>& sets) {
+                  const std::vector<eval::SetComparison>& sets, const eval::Against& against) {
   if (arguments.has("--out")) {
     const std::string& file = arguments.text("--out");
     TRY(base::write_file(file, eval::result_text(evaluation)));
@@ -250,8 +269,7 @@ Result<void> keep(const cli::Arguments& arguments, const eval::Evaluation& evalu
     std::filesystem::remove(file + kAgainstJournal, ignored);
   }
   if (!arguments.has("--html")) return {};
-  return base::write_file(arguments.text("--html"),
-                          eval::result_page(evaluation, sets, arguments.text("--against")));
+  return base::write_file(arguments.text("--html"), eval::result_page(evaluation, sets, against));
 }
 
 // "weights-int8" of --serve-flag=--weights --serve-flag=int8 (or =--weights=int8); empty where the
@@ -284,6 +302,7 @@ Result<void> keep_scores(const cli::Arguments& arguments, const eval::Evaluation
   std::error_code unknown;
   if (format.empty() || all.tasks < kTasksLeast ||
       against.setting.tasks != evaluation.setting.tasks ||
+      against.setting.sampling != evaluation.setting.sampling ||
       !std::filesystem::exists(model, unknown)) {
     return {};
   }
@@ -305,9 +324,9 @@ Result<void> keep_scores(const cli::Arguments& arguments, const eval::Evaluation
 
 Result<void> run(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
-  TRY_ASSIGN(const std::vector<report::Condition> conditions,
-             read_conditions_on_figures(arguments));
   TRY_ASSIGN(const std::vector<eval::Task> tasks, read_tasks(arguments));
+  TRY_ASSIGN(const std::vector<report::Condition> conditions,
+             read_conditions_on_figures(arguments, tasks));
   TRY(check_programs(arguments, tasks));
   std::optional<eval::Evaluation> against;
   const std::string& other = arguments.text("--against");
@@ -345,18 +364,22 @@ Result<void> run(const cli::Arguments& arguments) {
                             interrupt));
   }
   std::vector<eval::SetComparison> sets;
+  eval::Against named{.name = other};
   if (against) {
     TRY_ASSIGN(sets, eval::compare(*against, evaluation));
+    named.differences = eval::setting_differences(against->setting, evaluation.setting);
   }
-  TRY(keep(arguments, evaluation, sets));
+  TRY(keep(arguments, evaluation, sets, named));
   if (against && arguments.has("MODEL")) {
     TRY(keep_scores(arguments, evaluation, *against, sets.back()));
   }
   TRY(write_text(eval::scores_text(evaluation, output_columns())));
   if (against) {
-    TRY(write_text("\n" + eval::comparison_text(sets, arguments.text("--against"),
-                                                evaluation.setting.model, output_columns())));
+    TRY(write_text("\n" +
+                   eval::comparison_text(sets, named, evaluation.setting.model, output_columns())));
+    TRY(check_answered(*against));
   }
+  TRY(check_answered(evaluation));
   return check(conditions, eval::figures(evaluation, sets));
 }
 

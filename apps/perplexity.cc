@@ -12,6 +12,7 @@
 #include "apps/loading.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/interrupt.h"
@@ -21,12 +22,18 @@
 #include "models/model.h"
 #include "node/kept_measurement.h"
 #include "node/packed_folder.h"
+#include "report/condition.h"
+#include "report/html_page.h"
+#include "report/plot.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
 namespace {
 
+using cli::Flag;
+
 constexpr int kChunk = 64;  // tokens a step, each with its row of logits
+constexpr const char* kKvAsServed = "auto";
 
 // A checkpoint with what computes it.
 struct Loaded {
@@ -48,17 +55,20 @@ Result<Loaded> load(checkpoint::Checkpoint checkpoint, kernels::KernelChoice cho
   return loaded;
 }
 
-// The model in the other form that the flags ask for; empty: they ask for none.
+bool compares(const cli::Arguments& arguments) {
+  return arguments.has("--against") || arguments.has("--against-weights") ||
+         arguments.has("--against-kv-cache-dtype");
+}
+
+// The model in the other form that the flags ask for; empty: they ask for none. `kv`: of the first
+// form, and of the other one unless its flag says otherwise.
 Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
                                          const checkpoint::Checkpoint& base,
+                                         std::optional<tensor::DType> kv,
                                          kernels::KernelChoice choice, base::ThreadPool& pool,
                                          const cli::Interrupt& interrupt) {
-  const bool has_kv = arguments.has("--against-kv-cache-dtype");
-  if (!arguments.has("--against") && !arguments.has("--against-weights") && !has_kv) {
-    return std::optional<Loaded>();
-  }
-  std::optional<tensor::DType> kv;
-  if (has_kv) {
+  if (!compares(arguments)) return std::optional<Loaded>();
+  if (arguments.has("--against-kv-cache-dtype")) {
     TRY_ASSIGN(kv, tensor::parse_kv_type(arguments.text("--against-kv-cache-dtype")));
   }
   std::string folder = base.folder();
@@ -105,8 +115,47 @@ Json numbers(const eval::TextComparison& found, bool has_other) {
       .set("kl_mean", found.divergence.kl_mean)
       .set("kl_p99", found.divergence.kl_p99)
       .set("kl_max", found.divergence.kl_max)
-      .set("agreement", found.divergence.agreement);
+      .set("agreement", found.divergence.agreement)
+      .set("rise", std::exp(found.other.nats - found.base.nats) - 1);
   return json;
+}
+
+// --fail-if: known before an hour is spent, and of two forms only where two are computed.
+Result<std::vector<report::Condition>> read_conditions_on(const cli::Arguments& arguments) {
+  const Json known = numbers({}, compares(arguments));
+  std::vector<report::Condition> conditions;
+  for (const std::string& text : arguments.list("--fail-if")) {
+    TRY_ASSIGN(report::Condition condition,
+               report::parse_condition(
+                   text, [&](std::string_view key) { return known.find(key) != nullptr; },
+                   compares(arguments) ? "kl_mean>0.01" : "perplexity>9"));
+    conditions.push_back(std::move(condition));
+  }
+  return conditions;
+}
+
+// What was compared, and the lines that a terminal gets, as a table.
+std::string page(const cli::Arguments& arguments, const std::string& lines) {
+  std::string html = report::page_begin("Perplexity of " + arguments.text("MODEL"));
+  for (const char* const flag :
+       {"--text", "--tokens", "--window", "--stride", "--kernels", "--kv-cache-dtype", "--against",
+        "--against-weights", "--against-kv-cache-dtype"}) {
+    if (!arguments.has(flag)) continue;
+    html += fmt::format("<p class=\"sub\">{} <code>{}</code></p>\n", flag + 2,
+                        report::html_escape(arguments.text(flag)));
+  }
+  html += "<div class=\"scroll\"><table>\n";
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = lines.find('\n', begin);
+    const std::string_view line = std::string_view(lines).substr(begin, end - begin);
+    const size_t gap = std::min(line.find("  "), line.size());
+    const size_t value = std::min(line.find_first_not_of(' ', gap), line.size());
+    html +=
+        fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", report::html_escape(line.substr(0, gap)),
+                    report::html_escape(line.substr(value)));
+    begin = end + 1;
+  }
+  return html + "</table></div>\n</main></body></html>\n";
 }
 
 Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
@@ -134,11 +183,13 @@ Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
   return ids;
 }
 
-// What one of this model's formats costs it is known from now on: serve says so.
+// What one of this model's formats costs it is known from now on: serve says so. Of the model as it
+// is served otherwise: under another --kv-cache-dtype it is something else.
 Result<void> keep(const cli::Arguments& arguments, const checkpoint::Checkpoint& source,
                   const eval::TextComparison& found) {
   constexpr int64_t kTokensLeast = 256;  // of fewer nothing is concluded
   if (arguments.has("--against") || found.base.tokens < kTokensLeast) return {};
+  if (arguments.text("--kv-cache-dtype") != kKvAsServed) return {};
   const bool is_kv = arguments.has("--against-kv-cache-dtype");
   if (is_kv == arguments.has("--against-weights")) return {};
   const std::string format = is_kv ? "kv-" + arguments.text("--against-kv-cache-dtype")
@@ -155,6 +206,7 @@ Result<void> keep(const cli::Arguments& arguments, const checkpoint::Checkpoint&
 Result<void> run(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   const base::SystemClock clock;
+  TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions_on(arguments));
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(const std::optional<tensor::DType> kv,
@@ -166,7 +218,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<TokenId> tokens, read_tokens(arguments, checkpoint, folder));
   TRY_ASSIGN(Loaded base, load(std::move(checkpoint), choice, kv, pool));
   TRY_ASSIGN(std::optional<Loaded> other,
-             load_other(arguments, *base.checkpoint, choice, pool, interrupt));
+             load_other(arguments, *base.checkpoint, kv, choice, pool, interrupt));
 
   eval::TextScoringOptions options;
   options.window = static_cast<int>(
@@ -189,13 +241,31 @@ Result<void> run(const cli::Arguments& arguments) {
       fmt::print(stderr, "pelton: this is not kept as a record: {}\n", kept.error().message);
     }
   }
-  return arguments.has("--json") ? write_output(numbers(found, other.has_value()).dump() + "\n")
-                                 : write_text(words(found, other.has_value()));
+  const Json figures = numbers(found, other.has_value());
+  if (arguments.has("--html")) {
+    TRY(base::write_file(arguments.text("--html"),
+                         page(arguments, words(found, other.has_value()))));
+  }
+  TRY(arguments.has("--json") ? write_output(figures.dump() + "\n")
+                              : write_text(words(found, other.has_value())));
+  for (const report::Condition& condition : conditions) {
+    TRY_ASSIGN(const bool holds, report::holds(condition, figures));
+    if (!holds) continue;
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("--fail-if {} (it is {:.4g})", condition.text,
+                             figures.number(condition.key).value_or(0)),
+                 {}};
+  }
+  return {};
 }
 
 }  // namespace
 
 cli::Verb perplexity_verb() {
+  Flag fail_if = text_flag("--fail-if", "COND",
+                           "end with 1 if this holds of --json's figures, as kl_mean>0.01 or "
+                           "rise>0.02; may be repeated");
+  fail_if.many = true;
   return {
       .name = "perplexity",
       .summary = "How well a model predicts a text, and what other weights change of that.",
@@ -217,12 +287,14 @@ cli::Verb perplexity_verb() {
                 text_flag("--against-weights", "W", "it in these weights: auto, int8, shipped"),
                 text_flag("--against-kv-cache-dtype", "T",
                           "it with keys and values in this: auto, f16, bf16, int8, fp8"),
+                std::move(fail_if), text_flag("--html", "FILE", "also write a page"),
                 switch_flag("--json", "one JSON object"), kernels_flag(), threads_flag(),
                 kv_type_flag()},
       .exclusive = {{"--text", "--tokens"}},
       .examples = {"pelton perplexity ./model --text book.txt",
                    "pelton perplexity ./model --text book.txt --against-weights int8",
-                   "pelton perplexity ./model --text book.txt --against ./model-Q4_K_M.gguf"},
+                   "pelton perplexity ./model --text book.txt --against ./model-Q4_K_M.gguf "
+                   "--fail-if 'kl_mean>0.02'"},
       .run = run,
   };
 }

@@ -10,15 +10,18 @@
 #include "apps/engine_flags.h"
 #include "apps/fleet_flags.h"
 #include "apps/input.h"
+#include "apps/published_table.h"
 #include "apps/simulate_fluid.h"
 #include "apps/simulated_adapters.h"
 #include "apps/simulated_network.h"
 #include "apps/simulated_play.h"
+#include "apps/simulated_start.h"
 #include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "base/terminal_text.h"
 #include "planner/load_share.h"
 #include "report/goodput.h"
@@ -30,7 +33,6 @@
 #include "simulator/fleet_text.h"
 #include "simulator/fluid_fleet.h"
 #include "simulator/fronts.h"
-#include "simulator/published_tables.h"
 #include "simulator/scenario.h"
 #include "simulator/simulation.h"
 #include "workload/offered_load.h"
@@ -134,6 +136,7 @@ std::string with_fleet(std::string json, const simulator::PlayedFleet& fleet) {
 // Of a run, beside its result.
 struct PlayNotes {
   double took_s = 0;
+  bool is_fluid = false;
   std::string checked;             // of --check-fluid
   std::vector<std::string> notes;  // of its fidelity
 };
@@ -151,7 +154,8 @@ Result<void> report_result(const cli::Arguments& arguments, const HardwareChoice
                            const PlayNotes& play_notes, const simulator::Scenario* scenario) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
-  const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
+  report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
+  if (play_notes.is_fluid) summary.timing = report::TokenTiming::kMeans;
   const planner::MemoryOptions& memory = choice.plan.capacity.memory;
   const report::RunInfo info{
       .date = "00000000-000000",  // so that one seed gives one file
@@ -230,7 +234,10 @@ Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
   const base::SystemClock clock;
   const int64_t begin_ns = clock.now_ns();
   TRY_ASSIGN(const SimulationResult result, simulate_play(play));
-  PlayNotes play_notes{.took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
+  PlayNotes play_notes{.took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9,
+                       .is_fluid = play.is_fluid,
+                       .checked = {},
+                       .notes = {}};
   if (play.is_fluid) play_notes.notes = simulator::fluid_notes(play.options, result);
   if (arguments.has("--check-fluid")) {
     TRY_ASSIGN(play_notes.checked, check_fluid_text(arguments, play, result));
@@ -240,6 +247,76 @@ Result<void> run_once(const cli::Arguments& arguments, const std::string& model,
   }
   return report_result(arguments, play.choice, play.spec, workload::offered_load(play.workload),
                        play.options, result, play_notes, scenario);
+}
+
+// What replicas take, and late, lost and left requests at --late-price each; none: not asked.
+Result<std::optional<double>> cost_with_late(const cli::Arguments& arguments,
+                                             const simulator::FleetFigures& figures) {
+  if (!arguments.has("--late-price")) return std::optional<double>();
+  if (!figures.cost) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--late-price has no effect: what a replica takes is not known (--price)",
+                 "late-price"};
+  }
+  const auto bad = static_cast<double>(figures.late + figures.lost + figures.left);
+  return std::optional(*figures.cost + bad * arguments.number("--late-price"));
+}
+
+// The value of a sweep at which least is spent; fewest replica-hours alone would always be at the
+// most reckless one.
+struct LeastCost {
+  std::vector<double> costs;  // empty: late requests have no price
+  size_t at = 0;
+};
+Result<LeastCost> least_cost(const cli::Arguments& arguments,
+                             const std::vector<simulator::PlayedFleet>& fleets) {
+  LeastCost least;
+  for (const simulator::PlayedFleet& one : fleets) {
+    TRY_ASSIGN(const std::optional<double> cost, cost_with_late(arguments, one.figures));
+    if (!cost) return least;
+    least.costs.push_back(*cost);
+    if (*cost < least.costs[least.at]) least.at = least.costs.size() - 1;
+  }
+  return least;
+}
+
+report::Plot cost_plot(const simulator::Scenario& scenario, const LeastCost& least) {
+  report::PlotSeries series{
+      .name = "", .points = {}, .shape = report::PlotSeries::Shape::kLineAndDots};
+  for (size_t i = 0; i < least.costs.size(); ++i) {
+    series.points.push_back(
+        {scenario.sweep->values[i], least.costs[i], i == least.at ? "the least" : ""});
+  }
+  return {.title = "Money, with what late requests take",
+          .x_label = scenario.sweep->flag,
+          .y_label = "dollars",
+          .series = {std::move(series)}};
+}
+
+// What a sweep comes to, in a sentence.
+std::string sweep_text(const cli::Arguments& arguments, const simulator::Scenario& scenario,
+                       const std::vector<simulator::PlayedFleet>& fleets, const LeastCost& least) {
+  const std::string late =
+      fmt::format("late: first token after {:g} s; ", arguments.number("--late-seconds"));
+  if (!least.costs.empty()) {
+    return late + fmt::format(
+                      "with {:g} for each that was late, lost or left the least is spent "
+                      "at {} {}: {:.2f}\n",
+                      arguments.number("--late-price"), scenario.sweep->flag, fleets[least.at].name,
+                      least.costs[least.at]);
+  }
+  const auto fewest = [&](const auto& of) {
+    return std::ranges::min_element(
+               fleets, {}, [&](const simulator::PlayedFleet& one) { return of(one.figures); })
+        ->name;
+  };
+  return late + fmt::format(
+                    "the fewest replica-hours at {} {}, the fewest late, lost or left at "
+                    "{}; --late-price says what one of these is worth\n",
+                    scenario.sweep->flag, fewest([](const auto& one) { return one.replica_hours; }),
+                    fewest([](const auto& one) {
+                      return static_cast<double>(one.late + one.lost + one.left);
+                    }));
 }
 
 // One run for each value, all of the same seed.
@@ -257,12 +334,15 @@ Result<void> run_sweep(const cli::Arguments& arguments, const std::string& model
     fleets.push_back(played(changed, text, play.options, result));
     worth = preamble(changed, play.choice);
   }
+  TRY_ASSIGN(const LeastCost least, least_cost(arguments, fleets));
   if (arguments.has("--html")) {
-    const simulator::FleetPage page{
+    simulator::FleetPage page{
         .title = scenario.title,
         .notes = notes_of(&scenario, worth),
         .first = scenario.sweep->flag,
         .plots = simulator::sweep_plots(scenario.sweep->flag, scenario.sweep->values, fleets)};
+    page.notes.push_back(sweep_text(arguments, scenario, fleets, least));
+    if (!least.costs.empty()) page.plots.push_back(cost_plot(scenario, least));
     TRY(base::write_file(arguments.text("--html"), simulator::fleet_page(page, fleets)));
   }
   if (arguments.has("--json")) {
@@ -273,20 +353,19 @@ Result<void> run_sweep(const cli::Arguments& arguments, const std::string& model
     for (size_t i = 0; i < fleets.size(); ++i) {
       w.begin_object().key("value").number(scenario.sweep->values[i]).key("figures");
       simulator::write_figures(w, fleets[i].figures);
+      if (!least.costs.empty()) w.key("cost_with_late").number(least.costs[i]);
       w.end_object();
     }
-    w.end_array().end_object();
+    w.end_array();
+    if (!least.costs.empty()) w.key("least_at").number(scenario.sweep->values[least.at]);
+    w.end_object();
     if (arguments.text("--json") == "-") return write_output(json + "\n");
     TRY(base::write_file(arguments.text("--json"), json + "\n"));
   }
-  const auto least = std::ranges::min_element(
-      fleets, {}, [](const simulator::PlayedFleet& one) { return one.figures.replica_hours; });
-  return write_text(
-      fmt::format("{}\n{}\nlate: first token after {:g} s; the fewest replica-hours at {} {}\n"
-                  "modelled, not measured\n",
-                  base::wrapped_text(worth, output_columns(), 0),
-                  simulator::figures_table(scenario.sweep->flag, fleets),
-                  arguments.number("--late-seconds"), scenario.sweep->flag, least->name));
+  return write_text(fmt::format("{}\n{}\n{}modelled, not measured\n",
+                                base::wrapped_text(worth, output_columns(), 0),
+                                simulator::figures_table(scenario.sweep->flag, fleets),
+                                sweep_text(arguments, scenario, fleets, least)));
 }
 
 Result<simulator::FrontPoint> play_point(const cli::Arguments& arguments, const std::string& model,
@@ -334,27 +413,57 @@ Result<void> run_fronts(const cli::Arguments& arguments, const std::string& mode
   return write_text(text + "modelled, not measured\n");
 }
 
-Result<void> run_table(const simulator::Scenario& scenario) {
-  for (const simulator::TableFactors& factors : simulator::table_factors()) {
-    if (factors.instance != scenario.table) continue;
-    std::string out = fmt::format("{:<14} {:<7} {:>5} {:<9} {:>10} {:>10} {:>8}\n", "workload",
-                                  "engine", "users", "figure", "published", "played", "off");
-    std::vector<double> errors;
-    for (const simulator::PublishedCell& cell : simulator::compare_published_table(factors)) {
-      const double off = cell.modelled / cell.measured - 1;
-      errors.push_back(std::abs(off));
-      out += fmt::format("{:<14} {:<7} {:>5} {:<9} {:>10.4g} {:>10.4g} {:>+7.0f} %\n",
-                         cell.workload, cell.engine, cell.users, cell.metric, cell.measured,
-                         cell.modelled, 100 * off);
-    }
-    std::sort(errors.begin(), errors.end());
-    return write_text(out +
-                      fmt::format("off by {:.0f} % in the median, {:.0f} % at most; modelled, "
-                                  "not measured\n",
-                                  100 * report::percentile(errors, 50), 100 * errors.back()));
+// What is given and would be without effect where a scenario plays several runs, or a table.
+Result<void> refuse_words(const cli::Arguments& arguments, const std::string& what,
+                          base::FunctionRef<bool(const cli::Flag&)> is_ignored) {
+  for (const cli::Flag& flag : simulate_verb().flags) {
+    if (arguments.source(flag.name) != cli::Arguments::Source::kWord || !is_ignored(flag)) continue;
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} has no effect: {}", flag.name, what),
+                 flag.name};
   }
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("no table of '{}' was published", scenario.table), "scenario"};
+  return {};
+}
+
+Result<void> play_table(const cli::Arguments& arguments, const simulator::Scenario& scenario) {
+  const std::string what = fmt::format(
+      "{} plays a published table, whose model, hardware and load are given", scenario.name);
+  if (arguments.has("MODEL")) {
+    return Error{ErrorCode::kInvalidArgument, "MODEL has no effect: " + what, "MODEL"};
+  }
+  TRY(refuse_words(arguments, what, [](const cli::Flag& flag) {
+    return flag.name != "--scenario" && flag.name != "--json" && flag.name != "--html";
+  }));
+  return run_table(arguments, scenario);
+}
+
+// One run for each value, or as many for each front: all with the figures of a fleet. `all`: with
+// what the scenario says.
+Result<void> play_several(const cli::Arguments& arguments, const cli::Arguments& all,
+                          const std::string& model, const simulator::Scenario& scenario) {
+  const bool has_fronts = !scenario.fronts.empty();
+  constexpr std::string_view kOfOneRun[] = {"--days", "--seeds", "--check-fluid", "--record-facts",
+                                            "--metric-percentiles"};
+  const auto is_front_flag = [&](const std::string& name) {
+    return name == scenario.sweep->flag ||
+           std::ranges::any_of(scenario.fronts, [&](const simulator::Front& front) {
+             return std::ranges::find(front.flags, name,
+                                      &std::pair<std::string, std::string>::first) !=
+                    front.flags.end();
+           });
+  };
+  TRY(refuse_words(
+      arguments,
+      has_fronts
+          ? fmt::format("{} sets it for each of its fronts, or says nothing of it", scenario.name)
+          : fmt::format("{} plays a run for each {}: give one", scenario.name,
+                        scenario.sweep->flag),
+      [&](const cli::Flag& flag) {
+        if (std::ranges::find(kOfOneRun, flag.name) != std::end(kOfOneRun)) return true;
+        if (!has_fronts) return flag.name == "--goodput";
+        return flag.name == "--late-seconds" || flag.name == "--price" ||
+               flag.name == "--late-price" || is_front_flag(flag.name);
+      }));
+  return has_fronts ? run_fronts(all, model, scenario) : run_sweep(all, model, scenario);
 }
 
 Result<void> list_scenarios() {
@@ -429,22 +538,20 @@ Result<void> run(const cli::Arguments& arguments) {
                                        scenario.published, scenario.assumed),
                            output_columns(), 0))));
   }
-  if (!scenario.table.empty()) return run_table(scenario);
+  if (!scenario.table.empty()) return play_table(arguments, scenario);
   TRY_ASSIGN(const cli::Arguments all, with_scenario(arguments, scenario));
   const std::string& played = model.empty() ? scenario.model : model;
-  if (!scenario.fronts.empty()) return run_fronts(all, played, scenario);
   const bool sweeps =
       scenario.sweep && (!arguments.knows(scenario.sweep->flag) ||
                          arguments.source(scenario.sweep->flag) != cli::Arguments::Source::kWord);
-  if (!sweeps) return run_once(all, played, &scenario);
-  for (const char* const flag : {"--days", "--seeds", "--check-fluid", "--record-facts"}) {
-    if (!arguments.has(flag)) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} is of one run, and {} plays one for each {}: give one", flag,
-                             scenario.name, scenario.sweep->flag),
-                 flag};
+  if (scenario.fronts.empty() && !sweeps) {
+    if (arguments.has("--late-price")) {
+      return Error{ErrorCode::kInvalidArgument, "--late-price is of a sweep, and one run is played",
+                   "late-price"};
+    }
+    return run_once(all, played, &scenario);
   }
-  return run_sweep(all, played, scenario);
+  return play_several(arguments, all, played, scenario);
 }
 
 // Some are of this machine alone.
@@ -593,6 +700,14 @@ std::vector<cli::Flag> fleet_flags() {
            .help = "of a replica for an hour; default what [scale] says, or nobody asks",
            .kind = cli::Flag::Kind::kNumber,
            .most = 1e6},
+          {.name = "--late-price",
+           .value = "DOLLARS",
+           .help = "of a request that is late, lost or left: at which value of a scenario's sweep "
+                   "the least is spent",
+           .kind = cli::Flag::Kind::kNumber,
+           .most = 1e6,
+           .only_with = {{"--scenario"}},
+           .not_with = {{"--days"}, {"--seeds"}}},
           {.name = "--html",
            .value = "FILE",
            .help = "also write a page: load, replicas, late requests, money over one time axis"},
@@ -634,7 +749,7 @@ cli::Verb simulate_verb() {
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
         autoscale_flags(), gateway_flags(), simulated_adapter_flags(), simulated_travel_flags(),
-        simulated_network_flags(), scenario_flags(), fluid_flags()}) {
+        simulated_start_flags(), simulated_network_flags(), scenario_flags(), fluid_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   for (cli::Flag& flag : verb.flags) {

@@ -182,7 +182,7 @@ std::string year_text(const Years& years, const YearOptions& options, double too
       figures.replica_hours * 3600 / options.duration_s, figures.most, options.late_s,
       nines(interval.mean));
   if (interval.has_bounds) {
-    text += fmt::format(", 95 % interval {} to {}", nines(interval.low),
+    text += fmt::format(", 95 % interval {} to {}", nines(std::max(interval.low, 0.0)),
                         nines(std::min(interval.high, 1.0)));
   }
   text += fmt::format(
@@ -261,7 +261,8 @@ double price_of(const cli::Arguments& arguments, const simulator::SimulationOpti
 
 bool is_of_whole_run(std::string_view flag) {
   return flag == "--check-fluid" || flag == "--seeds" || flag == "--days" || flag == "--pools" ||
-         flag == "--fluid-tick" || flag == "--failure-zones" || flag == "--without";
+         flag == "--fluid-tick" || flag == "--failure-zones" || flag == "--without" ||
+         flag == "--late-price";
 }
 
 std::vector<Flag> fluid_flags() {
@@ -350,6 +351,14 @@ Result<void> run_year(const cli::Arguments& arguments, const std::string& model,
     return Error{ErrorCode::kInvalidArgument, "--days is played at the fluid fidelity only",
                  "fidelity"};
   }
+  for (const char* const flag : {"--num-prompts", "--metric-percentiles", "--goodput"}) {
+    if (arguments.source(flag) != cli::Arguments::Source::kWord) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} has no effect with --days: its requests are amounts, as many as "
+                             "the rate makes",
+                             flag),
+                 flag};
+  }
   Years years;
   YearOptions options;
   const base::SystemClock clock;
@@ -406,7 +415,8 @@ Result<void> run_seeds(const cli::Arguments& arguments, const std::string& model
   for (const Row& row : figure_rows()) {
     std::vector<double> values;
     for (const simulator::PlayedFleet& one : fleets) values.push_back(row.of(one.figures));
-    const report::Interval interval = report::mean_interval(values);
+    report::Interval interval = report::mean_interval(values);
+    interval.low = std::max(interval.low, 0.0);  // of what cannot be less
     text += fmt::format("{:<18} {:>12.4g} {:>13.4g} to {:>11.4g}\n", row.name, interval.mean,
                         interval.low, interval.high);
     w.key(row.name)

@@ -35,8 +35,6 @@ void read_simulated_network(const cli::Arguments& arguments,
   if (!arguments.knows("--network-latency")) return;
   options.network = {.round_trip_s = arguments.number("--network-latency") / 1000,
                      .loss = arguments.number("--network-loss")};
-  // As behind a gateway.
-  options.answers_go_on = options.answers_go_on || options.has_network();
   if (!options.autoscaling) return;
   options.autoscaling->facts_delay_s = arguments.number("--facts-delay");
   options.autoscaling->facts_lost = arguments.number("--facts-lost");

@@ -11,6 +11,7 @@
 #include "apps/input.h"
 #include "apps/simulated_adapters.h"
 #include "apps/simulated_network.h"
+#include "apps/simulated_start.h"
 #include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
 #include "base/file.h"
@@ -80,8 +81,9 @@ Result<void> read_speculation(const cli::Arguments& arguments,
 
 Result<void> read_faults(const cli::Arguments& arguments, const simulator::Scenario* scenario,
                          SimulationOptions& options) {
-  const int places =
-      options.autoscaling ? options.autoscaling->replicas_max() : options.replica_count;
+  const simulator::FaultPlaces places{
+      .replicas = options.autoscaling ? options.autoscaling->replicas_max() : options.replica_count,
+      .zones = options.zones};
   if (arguments.has("--faults")) {
     const std::string& file = arguments.text("--faults");
     TRY_ASSIGN(const std::string text, read_input(file));
@@ -115,6 +117,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
                                        const HardwareChoice& choice,
                                        const simulator::Scenario* scenario) {
   SimulationOptions options;
+  options.answers_go_on = true;  // as behind a gateway, whatever hears of whom
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
   TRY(read_simulated_travel(arguments, options));
   TRY(read_speculation(arguments, options.replica));
@@ -138,6 +141,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   TRY_ASSIGN(options.autoscaling,
              read_autoscaling(arguments, options.replica_count, options.replica.capacity,
                               scenario != nullptr ? scenario->scaling : std::nullopt));
+  if (options.autoscaling) TRY(read_simulated_start(arguments, choice, *options.autoscaling));
   if (options.replica_count == 0 && !options.autoscaling) {
     return Error{ErrorCode::kInvalidArgument,
                  "--replicas 0: nobody starts one; give --autoscale or --scale-config",

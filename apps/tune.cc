@@ -1,6 +1,7 @@
 // pelton tune: settings of serve and of the fleet, swept in the simulator; the best within the
 // objectives becomes a configuration file.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -120,6 +121,7 @@ Result<std::string> play_seeds(const Sweep& sweep, PointPlayer& player,
     if (!is_best && (!one.is_front || ++played > kSeededMax)) continue;
     TRY_ASSIGN(const std::vector<double> values, play(one.settings));
     one.value_seeds = report::mean_interval(values);
+    one.value_seeds.low = std::max(one.value_seeds.low, 0.0);  // of what cannot be less
     if (is_best) best_values = values;
   }
   if (best == nullptr) return std::string();
@@ -214,25 +216,30 @@ Result<void> ablate(const cli::Arguments& arguments, PointPlayer& player) {
   return write_text(out + "modelled, not measured\n");
 }
 
-// What `serve --config` reads; settings that it does not know stand behind a #.
-std::string config_text(const Point& best, const std::string& model, const std::string& load,
-                        const std::string& quality) {
+// What `serve --config` reads: the best settings, and the flags that all were played with; settings
+// that it does not know stand behind a #.
+std::string config_text(const Point& best, const Settings& given, const std::string& model,
+                        const std::string& load, const std::vector<std::string>& notes) {
   const std::vector<Flag> flags = serve_verb().flags;
   const std::string worth =
       best.measured ? fmt::format("measured: {:.1f} tokens/s, TTFT p90 {:.1f} ms",
                                   best.measured->tokens_per_s, best.measured->ttft_p90_ms)
                     : "modelled, not measured";
   std::string out = fmt::format("# pelton tune: {} under {}; {}\n", model, load, worth);
-  if (!quality.empty()) out += "# " + quality + "\n";
-  for (const auto& [name, value] : best.settings) {
+  for (const std::string& note : notes) out += "# " + note + "\n";
+  Settings all = best.settings;
+  all.insert(all.end(), given.begin(), given.end());
+  for (const auto& [name, value] : all) {
     // By what serve calls it.
     if (name == "layout" && value.starts_with("tp") && value.find_first_of("ep", 2) == value.npos) {
       out += fmt::format("tensor-parallel-size = {}\n", value.substr(2));
       continue;
     }
     const auto flag = std::ranges::find(flags, "--" + name, &Flag::name);
-    const bool is_bare = value == "true" || value == "false" ||
-                         value.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_number = !value.empty() && std::isdigit(value.front()) != 0 &&
+                           std::isdigit(value.back()) != 0 && std::ranges::count(value, '.') <= 1 &&
+                           value.find_first_not_of("0123456789.") == std::string::npos;
+    const bool is_bare = value == "true" || value == "false" || is_number;
     out += fmt::format("{}{} = {}\n", flag == flags.end() ? "# " : "", name,
                        is_bare ? value : cli::toml_quoted(value));
   }
@@ -262,7 +269,7 @@ Result<std::vector<Variation>> read_axes(const cli::Arguments& arguments) {
     return Error{ErrorCode::kInvalidArgument, "machine types are varied by --hardware LIST",
                  "vary"};
   }
-  TRY(check_knobs(axes, tune_verb().flags, is_of_url));
+  TRY_ASSIGN(axes, named_knobs(std::move(axes), tune_verb().flags, is_of_url));
   for (const Variation& axis : axes) {
     const std::string name = "--" + axis.key;
     if (!arguments.knows(name) || !arguments.has(name)) continue;
@@ -272,6 +279,7 @@ Result<std::vector<Variation>> read_axes(const cli::Arguments& arguments) {
         fmt::format("--{} is varied: give one of them, it or a --vary of something else", axis.key),
         axis.key};
   }
+  TRY(check_effects(axes, tune_verb().flags, arguments));
   if (hardware) axes.insert(axes.begin(), *std::move(hardware));
   if (combination_count(axes) > kPointsMax) {
     return Error{ErrorCode::kInvalidArgument,
@@ -341,9 +349,19 @@ std::string best_text(const Point* best, const Sweep& sweep) {
   return text + "\n";
 }
 
+// What its figures do not say.
+std::vector<std::string> caveats_of(const cli::Arguments& arguments, const Point* best) {
+  if (best == nullptr) return {};
+  std::vector<std::string> all = {quality_note(arguments, best->settings),
+                                  speculation_note(arguments, best->settings)};
+  std::erase(all, "");
+  return all;
+}
+
 // Where --html and --out say.
 Result<void> write_files(const Sweep& sweep, const std::vector<Point>& points, const Point* best,
-                         const std::vector<std::string>& notes, const std::string& quality) {
+                         const std::vector<std::string>& notes,
+                         const std::vector<std::string>& caveats) {
   const cli::Arguments& arguments = sweep.arguments;
   if (arguments.has("--html")) {
     TRY(base::write_file(arguments.text("--html"),
@@ -353,8 +371,10 @@ Result<void> write_files(const Sweep& sweep, const std::vector<Point>& points, c
   if (!arguments.has("--out") || best == nullptr) return {};
   const std::string load =
       arguments.has("--workload") ? arguments.text("--workload") : std::string("these flags");
-  return base::write_file(arguments.text("--out"),
-                          config_text(*best, arguments.text("MODEL"), load, quality));
+  return base::write_file(
+      arguments.text("--out"),
+      config_text(*best, given_settings(arguments, tune_verb().flags, best->settings),
+                  arguments.text("MODEL"), load, caveats));
 }
 
 Result<void> search_best(Sweep sweep, PointPlayer& player, const std::vector<Variation>& axes) {
@@ -382,27 +402,26 @@ Result<void> search_best(Sweep sweep, PointPlayer& player, const std::vector<Var
                             base::one_line(arguments.text("--history")));
   }
   const Point* best = best_of(points);
-  const auto quality_of = [&](const Point* point) {
-    return point == nullptr ? std::string() : quality_note(arguments, point->settings);
-  };
-  std::string quality = quality_of(best);
-  std::string text = points_table(points, sweep.objectives) + searched + best_text(best, sweep) +
-                     (quality.empty() ? "" : base::wrapped_text(quality, output_columns(), 0)) +
-                     "modelled, not measured\n";
+  std::vector<std::string> caveats = caveats_of(arguments, best);
+  std::string text = points_table(points, sweep.objectives) + searched + best_text(best, sweep);
+  for (const std::string& one : caveats) text += base::wrapped_text(one, output_columns(), 0);
+  text += "modelled, not measured\n";
   std::vector<std::string> notes = {best_text(best, sweep), searched, "Modelled, not measured."};
-  if (!quality.empty()) notes.insert(notes.begin() + 1, quality);
+  notes.insert(notes.begin() + 1, caveats.begin(), caveats.end());
   if (confirmation != nullptr && best != nullptr) {
     TRY_ASSIGN(const std::string measured,
                confirmation->measure(player, arguments, sweep.objectives, sweep.best_by, points));
     best = best_measured(points);
-    quality = quality_of(best);
+    caveats = caveats_of(arguments, best);
     text += "\n" + measured;
     notes.back() = measured;
   }
-  TRY(write_files(sweep, points, best, notes, quality));
+  TRY(write_files(sweep, points, best, notes, caveats));
   const bool to_output = arguments.text("--json") == "-";
   if (arguments.has("--json")) {
-    if (!quality.empty() && to_output) write_note(quality);
+    for (const std::string& one : caveats) {
+      if (to_output) write_note(one);
+    }
     const std::string json = points_json(points, sweep.objectives);
     TRY(to_output ? write_output(json) : base::write_file(arguments.text("--json"), json));
   }
@@ -544,6 +563,8 @@ cli::Verb tune_verb() {
         where->push_back({"--hardware"});
       }
     }
+    // An axis of --vary may be what a flag needs: check_effects() looks which.
+    if (!flag.only_with.empty()) flag.only_with.push_back({"--vary"});
     verb.flags.push_back(std::move(flag));
   }
   for (Flag& flag : confirm_flags()) verb.flags.push_back(std::move(flag));

@@ -105,11 +105,23 @@ bool is_load_knob(const std::string& key) {
   return std::ranges::find(kLoad, key) != std::end(kLoad);
 }
 
-Result<void> check_knobs(const std::vector<Variation>& axes, const std::vector<cli::Flag>& flags,
-                         bool is_of_url) {
-  for (const Variation& axis : axes) {
-    const cli::Flag* const flag = cli::flag_named(flags, axis.key).flag;
-    if (flag != nullptr && is_knob(*flag, is_of_url)) continue;
+Result<std::vector<Variation>> named_knobs(std::vector<Variation> axes,
+                                           const std::vector<cli::Flag>& flags, bool is_of_url) {
+  std::vector<std::string> names;
+  for (Variation& axis : axes) {
+    const auto [flag, negated] = cli::flag_named(flags, axis.key);
+    if (flag != nullptr && is_knob(*flag, is_of_url)) {
+      std::string name = cli::config_name(flag->name);
+      if (negated || std::ranges::find(names, name) != names.end()) {
+        const std::string why =
+            negated ? fmt::format("--vary {}: vary {}=true,false", base::one_line(axis.key), name)
+                    : fmt::format("--vary has {} twice; give all its values at once", name);
+        return Error{ErrorCode::kInvalidArgument, why, "vary"};
+      }
+      names.push_back(name);
+      axis.key = std::move(name);
+      continue;
+    }
     std::string why = "there is no such setting";
     if (flag != nullptr) why = "that is no setting of a deployment";
     if (flag != nullptr && is_load_knob(cli::config_name(flag->name))) {
@@ -120,7 +132,79 @@ Result<void> check_knobs(const std::vector<Variation>& axes, const std::vector<c
                              knobs_text(axis.key, flags, is_of_url)),
                  "vary"};
   }
+  return axes;
+}
+
+Result<void> check_effects(const std::vector<Variation>& axes, const std::vector<cli::Flag>& flags,
+                           const cli::Arguments& arguments) {
+  const auto axis_of = [&](const std::string& name) {
+    return std::ranges::find(axes, cli::config_name(name), &Variation::key);
+  };
+  const auto may_hold = [&](const cli::Circumstance& one) {
+    const auto axis = axis_of(one.flag);
+    const auto is_wanted = [&](const std::string& value) {
+      return std::ranges::find(one.values, value) != one.values.end();
+    };
+    if (axis != axes.end()) {
+      return one.values.empty() || std::ranges::any_of(axis->values, is_wanted);
+    }
+    if (!arguments.knows(one.flag)) return false;
+    return one.values.empty() ? arguments.source(one.flag) > cli::Arguments::Source::kDefault
+                              : is_wanted(arguments.text(one.flag));
+  };
+  for (const cli::Flag& flag : flags) {
+    const bool is_varied = axis_of(flag.name) != axes.end();
+    if (!is_varied && arguments.source(flag.name) != cli::Arguments::Source::kWord) continue;
+    const std::string said = is_varied ? "--vary " + cli::config_name(flag.name) : flag.name;
+    const auto hinders = std::ranges::find_if(flag.not_with, may_hold);
+    if (is_varied && hinders != flag.not_with.end() && axis_of(hinders->flag) == axes.end()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} has no effect with {}", said, hinders->flag), "vary"};
+    }
+    std::vector<std::string> needed;
+    for (const cli::Circumstance& one : flag.only_with) {
+      if (one.flag != "--vary") needed.push_back(one.flag);
+    }
+    if (needed.empty() || std::ranges::any_of(flag.only_with, [&](const auto& one) {
+          return one.flag != "--vary" && may_hold(one);
+        })) {
+      continue;
+    }
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} has an effect only with {}", said, fmt::join(needed, " or ")),
+                 "vary"};
+  }
   return {};
+}
+
+Settings given_settings(const cli::Arguments& arguments, const std::vector<cli::Flag>& flags,
+                        const Settings& varied) {
+  Settings given;
+  for (const cli::Flag& flag : flags) {
+    const std::string key = cli::config_name(flag.name);
+    const bool is_said = arguments.source(flag.name) > cli::Arguments::Source::kDefault;
+    const bool is_varied =
+        std::ranges::any_of(varied, [&](const auto& one) { return one.first == key; });
+    if (!is_said || is_varied || flag.many || !is_knob(flag, false)) continue;
+    const bool is_switch = flag.kind == cli::Flag::Kind::kSwitch;
+    given.emplace_back(
+        key, is_switch ? (arguments.has(flag.name) ? "true" : "false") : arguments.text(flag.name));
+  }
+  return given;
+}
+
+std::string speculation_note(const cli::Arguments& arguments, const Settings& settings) {
+  std::string tokens = arguments.text("--speculative-tokens");
+  for (const auto& [key, value] : settings) {
+    if (key == "speculative-tokens") tokens = value;
+  }
+  const bool is_assumed =
+      arguments.source("--speculative-acceptance") <= cli::Arguments::Source::kDefault;
+  if (tokens == "0" || !is_assumed) return {};
+  return fmt::format(
+      "speculative-tokens={}: that {} of draft tokens are accepted is an assumption of nobody's "
+      "load; --speculative-acceptance says what yours does",
+      tokens, arguments.text("--speculative-acceptance"));
 }
 
 std::string quality_note(const cli::Arguments& arguments, const Settings& settings) {

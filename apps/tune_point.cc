@@ -136,6 +136,8 @@ std::string points_table(const std::vector<Point>& points,
                          const std::vector<report::Objective>& objectives) {
   size_t width = 8;
   for (const Point& one : points) width = std::max(width, settings_text(one.settings).size());
+  const bool seeded =
+      std::ranges::any_of(points, [](const Point& one) { return one.value_seeds.has_bounds; });
   const bool priced = has_prices(points);
   const bool several =
       std::ranges::any_of(points, [](const Point& one) { return one.devices > 1; });
@@ -146,6 +148,7 @@ std::string points_table(const std::vector<Point>& points,
   for (const report::Objective& one : objectives) {
     out += fmt::format(" {:>12}", fmt::format("{} p90 ms", report::info(one.metric).label));
   }
+  if (seeded) out += fmt::format(" {:>28}", "95 % interval of what counts");
   out += "  within\n";
   for (const Point& one : points) {
     out += fmt::format("{:<{}}", settings_text(one.settings), width);
@@ -160,6 +163,12 @@ std::string points_table(const std::vector<Point>& points,
                                  : fmt::format(" {:>11}", "no price");
     }
     for (const double ms : one.p90_ms) out += fmt::format(" {:>12.1f}", ms);
+    if (seeded) {
+      const report::Interval& interval = one.value_seeds;
+      out += fmt::format(
+          " {:>28}",
+          interval.has_bounds ? fmt::format("{:.1f} to {:.1f}", interval.low, interval.high) : "-");
+    }
     out += one.keeps ? "  yes" : "  no";
     if (one.is_front) out += "  front";
     if (!one.why.empty()) out += "  " + one.why;
@@ -186,6 +195,11 @@ std::string points_json(const std::vector<Point>& points,
     if (one.per_million > 0) w.key("dollars_per_million_tokens").number(one.per_million);
     for (size_t i = 0; i < objectives.size(); ++i) {
       w.key(fmt::format("p90_{}_ms", report::info(objectives[i].metric).key)).number(one.p90_ms[i]);
+    }
+    w.key("value").number(one.value);
+    if (one.value_seeds.has_bounds) {
+      w.key("value_mean").number(one.value_seeds.mean).key("value_low").number(one.value_seeds.low);
+      w.key("value_high").number(one.value_seeds.high);
     }
     if (!one.why.empty()) w.key("why").string(one.why);
     w.key("keeps").boolean(one.keeps).key("front").boolean(one.is_front);

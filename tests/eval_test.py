@@ -167,6 +167,25 @@ class Perplexity(unittest.TestCase):
         packed = self.of("--against-weights", "shipped")
         self.assertLess(packed["kl_mean"], 0.1)
 
+    def test_keys_and_values_are_of_both_forms(self):
+        same = self.of("--kv-cache-dtype", "int8", "--against", TINY)
+        self.assertEqual((same["kl_max"], same["rise"]), (0, 0))
+        self.assertGreater(self.of("--kv-cache-dtype", "int8", "--against-kv-cache-dtype", "f16")["kl_max"], 0)
+
+    def test_a_gate_and_a_page(self):
+        page = os.path.join(self.folder.name, "page.html")
+        words = ["perplexity", TINY, "--tokens", self.tokens, "--against-kv-cache-dtype", "int8"]
+        found = json.loads(pelton(*words, "--json", "--html", page, "--fail-if", "kl_mean>1", "--fail-if", "agreement<0.1"))
+        self.assertIn("--fail-if kl_mean>0 ", pelton(*words, "--fail-if", "kl_mean>0", code=1))
+        self.assertIn("names nothing", pelton(*words, "--fail-if", "rhyme>0", code=2))
+        self.assertIn("names nothing", pelton(*words[:-2], "--fail-if", "kl_mean>0", code=2))
+        self.assertIn("--fail-if perplexity>1 ", pelton(*words[:-2], "--fail-if", "perplexity>1", code=1))
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("<td>KL divergence</td>", text)
+        self.assertIn(f"<td>tokens</td><td>{found['tokens']}</td>", text)
+        self.assertIsNone(re.search(r"(?:src|href)=\"(?!data:)", text))
+
     def test_what_is_wrong_is_said(self):
         empty = os.path.join(self.folder.name, "empty.txt")
         with open(empty, "w", encoding="utf-8"):
@@ -278,6 +297,84 @@ class Eval(unittest.TestCase):
         finally:
             server.shutdown()
             server.server_close()
+
+    def served(self, reply):
+        """The URL of a server that gives each chat completion reply(body): a status and an object."""
+        class Answers(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.say(200, {"data": [{"id": "m"}]})
+
+            def do_POST(self):
+                self.say(*reply(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+
+            def say(self, status, value):
+                data = json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    def test_only_the_same_tasks_are_compared_and_what_else_differs_is_said(self):
+        url = self.served(lambda _: (200, {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "7"}}]}))
+        words = ["eval", "--base-url", url, "--tasks", "arithmetic", "--num-tasks", "6"]
+        with tempfile.TemporaryDirectory() as folder:
+            before, page = os.path.join(folder, "before.json"), os.path.join(folder, "page.html")
+            pelton(*words, "--out", before)
+            refused = pelton(*words, "--seed", "2", "--against", before, code=2)
+            self.assertIn("task '0' of 'arithmetic'", refused)
+            # Fewer of the same are some that both have.
+            self.assertIn("before: " + before, pelton(*words[:-1], "4", "--against", before))
+            said = " ".join(pelton(*words, "--temperature", "1", "--against", before, "--html", page).split())
+            self.assertIn("not asked or served alike: temperature 0, now 1", said)
+            with open(page, encoding="utf-8") as file:
+                self.assertIn("temperature 0, now 1", file.read())
+            with open(before, encoding="utf-8") as file:
+                old = json.load(file)
+            for outcome in old["outcomes"]:
+                del outcome["task"]  # as results were before: their tasks as a whole decide
+            with open(before, "w", encoding="utf-8") as file:
+                json.dump(old, file)
+            pelton(*words, "--against", before)
+            self.assertIn("not the same in both", pelton(*words, "--seed", "2", "--against", before, code=2))
+
+    def test_a_server_that_answers_nothing_has_no_score(self):
+        asked = []
+        def refuse(body):
+            asked.append(body)
+            return 404, {"error": {"message": "no such model"}}
+        words = ["eval", "--base-url", self.served(refuse), "--tasks", "arithmetic,json", "--num-tasks", "2"]
+        self.assertIn("no task was answered; the first: status 404: no such model", pelton(*words, code=1))
+        # A set that is none of those is said before anything is asked.
+        asked.clear()
+        self.assertIn("names nothing", pelton(*words, "--fail-if", "poems.score<0.5", code=2))
+        self.assertIn("names nothing", pelton(*words[:4], "json", "--fail-if", "all.score<0.5", code=2))
+        self.assertEqual(asked, [])
+
+    def test_the_published_instructions_are_read(self):
+        """In the shape of IFEval's own file: keys, arguments of all kinds, unset ones null."""
+        answers = ["Das ist der Anfang. Und hier geht es weiter, wie es sein soll.", "First\n******\nSecond", "no SHOUTING here"]
+        lines = [{"key": 1, "prompt": "Task 0", "instruction_id_list": ["language:response_language"], "kwargs": [{"language": "de", "num_words": None}]},
+                 {"key": 2, "prompt": "Task 1", "instruction_id_list": ["combination:two_responses"], "kwargs": [{}]},
+                 {"key": 3, "prompt": "Task 2", "instruction_id_list": ["change_case:capital_word_frequency", "punctuation:no_comma"],
+                  "kwargs": [{"capital_frequency": 2, "capital_relation": "at least"}, {}]}]
+        url = self.served(lambda body: (200, {"choices": [{"finish_reason": "stop", "message": {
+            "role": "assistant", "content": answers[int(body["messages"][0]["content"].split()[-1])]}}]}))
+        with tempfile.TemporaryDirectory() as folder:
+            file, out = os.path.join(folder, "ifeval.jsonl"), os.path.join(folder, "a.json")
+            with open(file, "w", encoding="utf-8") as opened:
+                opened.writelines(json.dumps(line) + "\n" for line in lines)
+            pelton("eval", "--base-url", url, "--tasks", file, "--out", out)
+            with open(out, encoding="utf-8") as opened:
+                self.assertEqual([one["right"] for one in json.load(opened)["outcomes"]], [True, True, False])
 
     def test_recorded_requests_are_compared_between_two_servers(self):
         """Bodies as clients sent them, asked of both: paired, with each server's own key and what it says of its formats."""
@@ -462,7 +559,7 @@ class Eval(unittest.TestCase):
             if done.returncode != 0:  # where no sandbox can be made nothing is asked
                 self.assertRegex(done.stderr, "the sandbox that programs run in cannot be made here: .+: ")
                 self.assertFalse(os.path.exists(out))
-                return
+                self.skipTest("no sandbox can be made here: " + done.stderr.strip())
             with open(out, encoding="utf-8") as file:
                 outcomes = json.load(file)["outcomes"]
             self.assertEqual([one["right"] for one in outcomes], [True] + [False] * 5)

@@ -45,8 +45,8 @@ VALUES = {
     "--swap-bandwidth": "20GB", "--swap-latency": "20", "--kv-disk-bandwidth": "2GB", "--kv-disk-latency": "200",
     "--kv-link-bandwidth": "10GB", "--kv-link-latency": "60", "--split": "always", "--handoff": "first", "--prefill-replicas": "1",
     "--failure-zones": "2", "--without": "replica", "--search": "halving",
-    "--start-phases": "provision:2,weights:3~6", "--patience": "30", "--client-retries": "1", "--client-back-off": "0.5", "--late-seconds": "1", "--late-share": "1", "--scenario": "spike", "--set": "max=3", "--vary": "max-num-seqs=2,4", "--objectives": "ttft:500", "--last": "60", "--hardware": "l4", "--best-by": "device", "--confirm": "http://127.0.0.1:1", "--confirm-best": "1", "--confirm-rounds": "1", "--confirm-seconds": "5",
-    "--assumed-service-seconds": "5",
+    "--start-phases": "provision:2,weights:3~6", "--patience": "30", "--client-retries": "1", "--client-back-off": "0.5", "--late-seconds": "1", "--late-share": "1", "--late-price": "0.01", "--scenario": "spike", "--set": "max=3", "--vary": "max-num-seqs=2,4", "--objectives": "ttft:500", "--last": "60", "--hardware": "l4", "--best-by": "device", "--confirm": "http://127.0.0.1:1", "--confirm-best": "1", "--confirm-rounds": "1", "--confirm-seconds": "5",
+    "--assumed-service-seconds": "5", "--start-tier": "disk", "--start-bandwidth": "2GB", "--start-shared-bandwidth": "4GB",
     "--autoscale": "concurrency", "--min-replicas": "1", "--max-replicas": "4", "--start-seconds": "5",
     "--scale-down-delay": "60", "--concurrency-target": "4", "--target-utilization": "0.7",
     "--admin": "http://127.0.0.1:1", "--fleet-host": "127.0.0.1", "--fleet-name": "w", "--fleet-role": "both", "--fleet-port": "0", "--fleet-zone": "z", "--fleet-region": "eu", "--kv-events-endpoint": "tcp://127.0.0.1:*", "--kv-events-form": "array", "--fleet-etcd": "127.0.0.1:1", "--fleet-etcd-prefix": "/x", "--fleet-etcd-user": "u", "--fleet-etcd-password-file": "words", "--fleet-etcd-ca": "words", "--fleet-etcd-cert": "words", "--fleet-etcd-key": "words", "--fleet-pool": "p", "--fleet-address": "127.0.0.1:1", "--if-match": "x",
@@ -282,7 +282,7 @@ class Flags(unittest.TestCase):
                    ("autoscale", "--record-facts"): self.folder / "facts2", ("autoscale", "--replay"): self.folder / "facts.jsonl", ("autoscale", "--explain"): "box",
                    ("plan", "--json"): None, ("plan", "--workload"): "conversation", ("eval", "--fail-if"): "errors>1000",
                    ("eval", "--model"): "model", ("serve", "--lora-modules"): "x=model", ("synth", "--lora"): "attention", ("bench latency", "--lora-modules"): "x=model", ("eval", "--against"): self.folder / "before.json",
-                   ("perplexity", "--against"): TINY, ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy",
+                   ("perplexity", "--against"): TINY, ("perplexity", "--fail-if"): "perplexity>1e9", ("transcribe", "--format"): "srt", ("embed", "--out"): self.folder / "e.npy",
                    ("run-batch", "--step-log"): self.folder / "batch.steps", ("run-batch", "--pin-prefix"): self.folder / "text.txt"}
         if (verb, flag) in special:
             return special[(verb, flag)]

@@ -66,6 +66,44 @@ class Tune(unittest.TestCase):
         # What the command line says already is not varied by default.
         self.assertNotIn("max-num-seqs=", pelton(*words, "--max-num-seqs", 8))
 
+    def test_what_can_have_no_effect_is_not_varied(self):
+        words = ["tune", *LOAD, "--gpu", "l4"]
+        self.assertIn("--vary zone-distance has an effect only with --zones", pelton(*words, "--vary", "zone-distance=20,40", code=2))
+        self.assertIn("--vary swap-bandwidth has an effect only with --swap-space", pelton(*words, "--vary", "swap-bandwidth=20GB,40GB", code=2))
+        self.assertIn("--vary max-replicas has an effect only with --autoscale", pelton(*words, "--vary", "max-replicas=2,4", code=2))
+        self.assertIn("has kv-cache-dtype twice", pelton(*words, "--vary", "kv_cache_dtype=int8", "--vary", "kv-cache-dtype=auto", code=2))
+        self.assertIn("vary enable-prefix-caching=true,false", pelton(*words, "--vary", "no-enable-prefix-caching=true", code=2))
+        # One axis may be what another one needs; and what is assumed of a load is said.
+        assumed = "is an assumption of nobody's load"
+        said = pelton(*words, "--vary", "speculative-tokens=0,4", "--vary", "max-num-seqs=8")
+        self.assertIn(assumed, " ".join(said.split()))
+        said = pelton(*words, "--vary", "speculative-tokens=0,4", "--vary", "max-num-seqs=8", "--speculative-acceptance", 0.7)
+        self.assertIn("best: speculative-tokens=4", said)
+        self.assertNotIn(assumed, " ".join(said.split()))
+        self.assertIn("only with --speculative-tokens", pelton(*words, "--vary", "max-num-seqs=8", "--speculative-acceptance", 0.7, code=2))
+
+    def test_the_file_has_all_that_was_played_with(self):
+        out = self.folder / "serve.toml"
+        pelton("tune", *LOAD, "--gpu", "l4", "--vary", "max-num-seqs=4,8", "--kv-cache-dtype", "f16", "--no-enable-prefix-caching", "--scheduling-policy",
+               "decode-first", "--max-queue-seconds", 7, "--replicas", 2, "--router", "cost", "--out", out)
+        kept = tomllib.loads(out.read_text())
+        self.assertIn(kept.pop("max-num-seqs"), (4, 8))
+        self.assertEqual(kept, {"kv-cache-dtype": "f16", "enable-prefix-caching": False, "scheduling-policy": "decode-first", "max-queue-seconds": 7})
+        self.assertIn("# replicas = 2", out.read_text())
+        done = subprocess.run([BINARY, "serve", "model", "--config", out, "--print-config"], capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(tomllib.loads(done.stdout)["enable-prefix-caching"])
+
+    def test_seeds_give_intervals_everywhere(self):
+        words = ["tune", *LOAD, "--gpu", "l4", "--vary", "max-num-seqs=1,8", "--seeds", 3]
+        self.assertRegex(pelton(*words), r"(?m)^max-num-seqs=8 .* [\d.]+ to [\d.]+ +(yes|no)")
+        seeded = [point for point in json.loads(pelton(*words, "--json", "-")) if "value_low" in point]
+        self.assertGreater(len(seeded), 0)
+        for point in seeded:
+            self.assertLessEqual(0, point["value_low"])
+            self.assertLessEqual(point["value_low"], point["value_mean"])
+            self.assertLessEqual(point["value_mean"], point["value_high"])
+
     def test_a_kv_cache_in_8_bits_is_not_recommended_without_a_word_on_quality(self):
         out, page = self.folder / "serve.toml", self.folder / "tune.html"
         words = ["tune", *LOAD, "--gpu", "l4", "--vary", "kv-cache-dtype=int8", "--vary", "max-num-seqs=8"]
@@ -76,12 +114,20 @@ class Tune(unittest.TestCase):
         self.assertIn("# kv-cache-dtype=int8: " + missing, out.read_text())
         self.assertEqual(tomllib.loads(out.read_text())["kv-cache-dtype"], "int8")
         self.assertIn("--against-kv-cache-dtype int8", pelton(*words, "--json", "-", both=True)[1])
+        # However the setting is written.
+        pelton(*words[:-4], "--vary", "kv_cache_dtype=int8", "--vary", "max_num_seqs=8", "--out", out)
+        self.assertIn("# kv-cache-dtype=int8: " + missing, out.read_text())
+        self.assertEqual(tomllib.loads(out.read_text()), {"kv-cache-dtype": "int8", "max-num-seqs": 8})
         self.assertNotIn("quality", pelton(*words[:-4], "--vary", "kv-cache-dtype=f16"))
         # With a record it says that instead.
         text = self.folder / "text.txt"
         text.write_text("The capital of France is Paris. Water boils at one hundred degrees. " * 20)
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder)}
         box = ["tune", BOX, "--threads", 1, "--kv-cache-memory", "64MiB", *LOAD[1:], "--max-model-len", 256, "--vary", "kv-cache-dtype=int8"]
+        self.assertIn("is not known here", " ".join(pelton(*box, env=environment).split()))
+        # A form compared with itself says nothing of the one as it is served.
+        same = json.loads(pelton("perplexity", BOX, "--text", text, "--kv-cache-dtype", "int8", "--against-kv-cache-dtype", "int8", "--json", env=environment))
+        self.assertEqual(same["kl_max"], 0)
         self.assertIn("is not known here", " ".join(pelton(*box, env=environment).split()))
         pelton("perplexity", BOX, "--text", text, "--against-kv-cache-dtype", "int8", env=environment)
         self.assertRegex(" ".join(pelton(*box, env=environment).split()), r"kv-cache-dtype=int8: perplexity [\d.]+ instead of [\d.]+, .* nats of divergence")

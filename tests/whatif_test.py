@@ -170,6 +170,120 @@ class ScaledFleet(unittest.TestCase):
         self.assertIn("--days", pelton(*load, "--days", 1, code=2))
         self.assertIn("--start-seconds", pelton("simulate", "--scenario", "start-times", "--days", 1, code=2))
 
+    def test_what_would_have_no_effect_is_refused_by_its_name(self):
+        year = ["simulate", "--scenario", "two-zones-year", "--days", 1]
+        for words in (["--num-prompts", 40], ["--max-concurrency", 3], ["--swap-space", "4GiB"], ["--goodput", "ttft:500"]):
+            self.assertIn(words[0], pelton(*year, *words, code=2))
+        fluid = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 20, "--fidelity", "fluid"]
+        self.assertIn("--swap-space", pelton(*fluid, "--swap-space", "4GiB", code=2))
+        fronts = ["simulate", "--scenario", "split-against-mixed-8k"]
+        for words in (["--seeds", 2], ["--days", 1], ["--check-fluid"], ["--price", 2], ["--metric-percentiles", "50"]):
+            self.assertIn(f"{words[0]} has no effect", pelton(*fronts, *words, code=2))
+        sweep = next(path for path in (ROOT / "scenarios").glob("split-against-mixed-8k.toml"))
+        parsed = tomllib.loads(sweep.read_text())
+        self.assertIn(f"--{parsed['sweep']['flag']} has no effect", pelton(*fronts, f"--{parsed['sweep']['flag']}", 1, code=2))
+        own = next(iter(parsed["front"][0]["flags"]))
+        self.assertIn(f"--{own}", pelton(*fronts, f"--{own}", parsed["front"][0]["flags"][own], code=2))
+        self.assertIn("--goodput has no effect", pelton("simulate", "--scenario", "start-times", "--goodput", "ttft:500", code=2))
+        self.assertIn("--replicas has no effect", pelton("simulate", "--scenario", "aws-g6", "--replicas", 2, code=2))
+        self.assertIn("MODEL has no effect", pelton("simulate", "gpt-oss-20b", "--scenario", "aws-g6", code=2))
+
+    def test_a_sweep_is_compared_run_by_run_and_names_where_least_is_spent(self):
+        scenario = self.folder / "small.toml"
+        scenario.write_text('title = "small"\nmodel = "gpt-oss-20b"\n[flags]\ngpu = "l4"\nmax-num-seqs = 8\nstart-seconds = 20\n[scale]\nmin = 1\nmax = 6\nprice = 1\n'
+                            '[workload]\ninput_tokens = 50\noutput_tokens = 60\ncount = 900\nrate = 1\nspikes = [{at_s = 60, for_s = 30, rps = 10}, {at_s = 200, for_s = 30, rps = 10}]\n'
+                            '[sweep]\nflag = "scale-down-delay"\nvalues = [0, 300]\n')
+        words = ["simulate", "--scenario", scenario]
+        kept = self.folder / "sweep.json"
+        self.assertRegex(pelton(*words, "--json", kept), "the fewest replica-hours at --scale-down-delay 0, the fewest late, lost or left at (0|300)")
+        runs = json.loads(kept.read_text())["runs"]
+        self.assertGreater(runs[0]["figures"]["late"], runs[1]["figures"]["late"])
+        hours, late = ([run["figures"][name] for run in runs] for name in ("replica_hours", "late"))
+        even = (hours[1] - hours[0]) / (late[0] - late[1])  # where both values take as much
+        for price, value in ((even / 2, 0), (even * 2, 300)):
+            played = json.loads(pelton(*words, "--late-price", price, "--json", "-"))
+            self.assertEqual(played["least_at"], value)
+            self.assertAlmostEqual(played["runs"][0]["cost_with_late"], hours[0] + price * late[0], places=6)
+        self.assertRegex(pelton(*words, "--late-price", even * 2), "the least is spent at --scale-down-delay 300: ")
+        said = pelton("bench", "compare", kept)
+        self.assertRegex(said, r"sweep 0 +sweep 300")
+        self.assertRegex(said, rf"replica-hours +{hours[0]:.2f} +{hours[1]:.2f}")
+        self.assertIn("--late-price", pelton(*words, "--late-price", 1, "--scale-down-delay", 5, code=2))
+
+    def sweep(self, flag, values, start_s, times):
+        """Figures by value of the flag, of a load with spikes of five times as much."""
+        scenario = self.folder / f"{flag}.toml"
+        spikes = ", ".join(f"{{at_s = {at}, for_s = 120, rps = 8}}" for at in times)
+        start = "" if flag == "start-seconds" else f"start-seconds = {start_s}\n"
+        scenario.write_text(f'title = "{flag}"\nmodel = "gpt-oss-20b"\n[flags]\ngpu = "l4"\nmax-num-seqs = 16\nreplicas = 2\n{start}[scale]\nmin = 1\nmax = 16\n'
+                            f'[workload]\ninput_tokens = 200\noutput_tokens = 200\nrange_ratio = 0.5\ncount = 4200\nrate = 2\nburstiness = 0.2\nspikes = [{spikes}]\n'
+                            f'[sweep]\nflag = "{flag}"\nvalues = {list(values)}\n')
+        runs = json.loads(pelton("simulate", "--scenario", scenario, "--json", "-"))["runs"]
+        return {run["value"]: run["figures"] for run in runs}
+
+    def test_lateness_has_a_cliff_beyond_a_start_time_and_deciding_each_half_second_gains_nothing(self):
+        """The two shapes of NVIDIA's DynoSim, in small: scenarios/start-times.toml and loop-interval.toml are the whole of them."""
+        starts = self.sweep("start-seconds", (5, 60, 300), None, (200, 700))
+        self.assertLess(starts[5]["late"], 0.15 * starts[5]["requests"])
+        self.assertLess(starts[5]["ttft_p90_s"], 2)
+        self.assertGreater(starts[300]["late"], 3 * starts[5]["late"])
+        self.assertGreater(starts[300]["ttft_p90_s"], 5 * starts[60]["ttft_p90_s"])
+        loops = self.sweep("decision-interval", (0.5, 5, 60), 10, (217, 713, 1109))
+        self.assertLess(loops[5]["replica_hours"], loops[0.5]["replica_hours"])
+        self.assertLess(loops[5]["replica_hours"], loops[60]["replica_hours"])
+        self.assertLess(loops[5]["late"], 0.5 * loops[60]["late"])
+
+    def test_a_published_table_has_a_page_and_json(self):
+        page = self.folder / "table.html"
+        played = json.loads(pelton("simulate", "--scenario", "aws-g6", "--json", "-", "--html", page))
+        self.assertEqual(len(played["cells"]), 36)
+        errors = sorted(abs(cell["played"] / cell["published"] - 1) for cell in played["cells"])
+        self.assertAlmostEqual(played["largest_error"], errors[-1])
+        self.assertAlmostEqual(played["median_error"], (errors[17] + errors[18]) / 2)
+        text = page.read_text()
+        self.assertEqual(text.count("<tr>"), 37)
+        self.assertIsNone(re.search(r"(?:src|href)=\"(?!data:)", text))
+
+    def test_an_answer_goes_on_where_its_replica_died(self):
+        """As behind the gateway, whatever is said of the network: none is lost, and one is gone on with elsewhere."""
+        faults = self.folder / "crash.json"
+        faults.write_text('[{"kind": "crash", "replica": 0, "at_s": 4, "until_s": 6}]')
+        words = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--replicas", 2, "--request-rate", 4, "--num-prompts", 40, "--input-len", 50, "--output-len", 100]
+        result = json.loads(pelton(*words, "--faults", faults, "--json", "-"))
+        self.assertEqual((result["completed"], result["failed"]), (40, 0))
+        self.assertRegex(pelton(*words, "--faults", faults), r"redispatched [1-9]")
+
+    def test_starts_fetch_their_weights_from_a_tier(self):
+        """From a slower one they take longer, and longer still where all of them share it."""
+        words = [*FLEET[:-2], "--autoscale", "concurrency", "--replicas", 0, "--min-replicas", 4, "--max-replicas", 4, "--request-rate", "inf", "--num-prompts", 40,
+                 "--start-seconds", 1]
+        def first(*more):
+            return json.loads(pelton(*words, *more, "--json", "-", "--metric-percentiles", "0,50"))["p0_ttft_ms"]
+        fast, slow = first("--start-tier", "peer"), first("--start-tier", "hub")
+        shared = first("--start-tier", "hub", "--start-shared-bandwidth", "1GB")
+        self.assertAlmostEqual((slow - fast) / 1000, 13.8 * (1 - 1 / 25), delta=1.5)  # of 13.8 GB
+        self.assertGreater(shared, 1.5 * slow)
+        self.assertAlmostEqual(first("--start-tier", "hub", "--start-bandwidth", "25GB"), fast, delta=1)
+        self.assertIn("--start-tier", pelton("simulate", "gpt-oss-20b", "--gpu", "l4", "--num-prompts", 2, "--start-tier", "disk", code=2))
+        points = json.loads(pelton("tune", *words[1:], "--vary", "start-tier=hub,peer", "--json", "-"))
+        ttft = {point["settings"]["start-tier"]: point["p90_ttft_ms"] for point in points}
+        self.assertGreater(ttft["hub"], ttft["peer"] + 5000)
+
+    def test_the_fluid_fidelity_does_not_call_its_means_exact(self):
+        load = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 2, "--num-prompts", 40]
+        self.assertIn("exact to the token", pelton(*load))
+        said = pelton(*load, "--fidelity", "fluid")
+        self.assertNotIn("exact to the token", said)
+        self.assertNotIn("Peak output token", said)
+        self.assertIn("each answer's mean", said)
+
+    def test_intervals_do_not_go_below_nothing(self):
+        said = json.loads(pelton("simulate", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 1, "--num-prompts", 20, "--burstiness", 0.1, "--seeds", 2, "--json", "-"))
+        self.assertEqual(said["seeds"], 2)
+        for name, figure in said["figures"].items():
+            self.assertGreaterEqual(figure["low"], 0, name)
+            self.assertLessEqual(figure["low"], figure["mean"], name)
+
     def test_a_year_names_its_causes_and_leaves_one_out(self):
         page = self.folder / "year.html"
         year = ["simulate", "--scenario", "two-zones-year", "--days"]

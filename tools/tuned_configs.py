@@ -62,6 +62,8 @@ def main():
                 table.append(f"| {model} | {card} | does not fit on {LAYOUTS[-1]}, or is too slow | | | | | |")
                 continue
             text, best, command = found
+            # All ask at once here, and wait for ever: that is this load's, and no setting for a deployment.
+            text = "".join(line for line in text.splitlines(True) if not line.startswith("max-queue-seconds"))
             file = ROOT / "configs" / model / f"{card}.toml"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"# modelled, not measured, by: {command}\n{text}")

@@ -64,6 +64,13 @@ struct ExpectationText {
   }
 };
 
+std::string task_text(const Task& task) {
+  const Json expected = std::visit(ExpectationText{}, task.expected);
+  return Json(Json::Array{task.set, task.id, task.request, std::string(kind_name(task.expected)),
+                          expected})
+      .dump();
+}
+
 // By (set, id).
 using Outcomes = std::map<std::pair<std::string_view, std::string_view>, const Outcome*>;
 
@@ -78,6 +85,29 @@ struct Pair {
   const Outcome* a;
   const Outcome* b;
 };
+
+// Outcomes say what they are of; of files older than that the tasks as a whole have to be the same.
+bool is_same_task(const Evaluation& a, const Outcome& in_a, const Evaluation& b,
+                  const Outcome& in_b) {
+  if (!in_a.task.empty() && !in_b.task.empty()) return in_a.task == in_b.task;
+  return a.setting.tasks == b.setting.tasks;
+}
+
+void add_differences(const Json& a, const Json& b, std::vector<std::string>& found) {
+  if (!a.is_object() || !b.is_object()) return;
+  const auto text = [](const Json* value) {
+    return value == nullptr ? std::string("unset") : value->dump();
+  };
+  for (const Json::Member& member : a.as_object()) {
+    const Json* other = b.find(member.key);
+    if (other != nullptr && *other == member.value) continue;
+    found.push_back(fmt::format("{} {}, now {}", member.key, member.value.dump(), text(other)));
+  }
+  for (const Json::Member& member : b.as_object()) {
+    if (a.find(member.key) != nullptr) continue;
+    found.push_back(fmt::format("{} unset, now {}", member.key, member.value.dump()));
+  }
+}
 
 std::vector<std::string_view> sets_of(const Evaluation& evaluation) {
   std::vector<std::string_view> sets;
@@ -133,13 +163,15 @@ SetComparison compare_set(const std::vector<Pair>& pairs, std::string_view name)
 
 }  // namespace
 
+std::string task_digest(const Task& task) {
+  constexpr size_t kDigits = 16;  // of 200 000 tasks two are the same by chance once in 10^9 files
+  return base::sha256(task_text(task)).substr(0, kDigits);
+}
+
 std::string tasks_digest(const std::vector<Task>& tasks) {
   base::Digest digest(base::Digest::Kind::kSha256);
   for (const Task& task : tasks) {
-    const Json expected = std::visit(ExpectationText{}, task.expected);
-    digest.update(Json(Json::Array{task.set, task.id, task.request,
-                                   std::string(kind_name(task.expected)), expected})
-                      .dump());
+    digest.update(task_text(task));
     digest.update("\n");
   }
   return digest.finish();
@@ -151,9 +183,17 @@ std::string setting_digest(const Setting& setting) {
   return base::sha256(Json(std::move(all)).dump());
 }
 
+std::vector<std::string> setting_differences(const Setting& a, const Setting& b) {
+  std::vector<std::string> found;
+  add_differences(a.sampling, b.sampling, found);
+  add_differences(a.server, b.server, found);
+  return found;
+}
+
 Json outcome_json(const Outcome& outcome) {
   Json json;
   json.set("set", outcome.set).set("id", outcome.id).set("right", outcome.is_right);
+  if (!outcome.task.empty()) json.set("task", outcome.task);
   if (!outcome.error.empty()) {
     json.set("error", outcome.error);
     return json;
@@ -179,7 +219,8 @@ Result<Outcome> parse_outcome(const Json& json) {
                  .answer = json.string("answer").value_or(""),
                  .prompt_tokens = json.integer("prompt_tokens").value_or(0),
                  .completion_tokens = json.integer("completion_tokens").value_or(0),
-                 .usage_fault = json.string("usage_fault").value_or("")};
+                 .usage_fault = json.string("usage_fault").value_or(""),
+                 .task = json.string("task").value_or("")};
 }
 
 std::string result_text(const Evaluation& evaluation) {
@@ -265,7 +306,15 @@ Result<std::vector<SetComparison>> compare(const Evaluation& a, const Evaluation
     for (const Outcome& outcome : b.outcomes) {
       if (outcome.set != name) continue;
       const auto other = others.find({outcome.set, outcome.id});
-      if (other != others.end()) pairs.push_back({other->second, &outcome});
+      if (other == others.end()) continue;
+      if (!is_same_task(a, *other->second, b, outcome)) {
+        return wrong(
+            fmt::format("what is compared was asked something else: task '{}' of '{}' is not the "
+                        "same in both (another --seed, another file, or an older result, which "
+                        "is comparable over all of its tasks only)",
+                        outcome.id, outcome.set));
+      }
+      pairs.push_back({other->second, &outcome});
     }
     if (pairs.empty()) continue;
     sets.push_back(compare_set(pairs, name));

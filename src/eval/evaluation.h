@@ -24,6 +24,7 @@ struct Outcome {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   std::string usage_fault;  // why the two cannot be what was sent; empty: they can
+  std::string task = {};    // task_digest() of what was asked; empty: an older file does not say
 };
 
 // How the model was asked: what makes two evaluations the same experiment, or not.
@@ -40,7 +41,9 @@ struct Evaluation {
   std::vector<Outcome> outcomes;  // in the order of the tasks
 };
 
-// SHA-256 over sets, ids, requests and expectations, in order.
+// The beginning of a SHA-256 over set, id, request and expectation.
+std::string task_digest(const Task& task);
+// SHA-256 over all of them, in order.
 std::string tasks_digest(const std::vector<Task>& tasks);
 // Over all of a setting: what an evaluation that is taken up again must agree in.
 std::string setting_digest(const Setting& setting);
@@ -92,16 +95,24 @@ struct SetComparison {
     return answered == 0 ? 0 : static_cast<double>(same) / static_cast<double>(answered);
   }
 };
-// Errors: kInvalidArgument where they have no task in common.
+// Errors: kInvalidArgument where they have no task in common, or another one under the same name.
 Result<std::vector<SetComparison>> compare(const Evaluation& a, const Evaluation& b);
+
+// What a comparison is made with.
+struct Against {
+  std::string name;
+  // In what the two were asked or served differently: "temperature 0, now 1".
+  std::vector<std::string> differences = {};
+};
+std::vector<std::string> setting_differences(const Setting& a, const Setting& b);
 
 // Tables for people, within so many columns (0: as many as it takes).
 std::string scores_text(const Evaluation& evaluation, int columns);
-std::string comparison_text(const std::vector<SetComparison>& sets, std::string_view a,
+std::string comparison_text(const std::vector<SetComparison>& sets, const Against& a,
                             std::string_view b, int columns);
 // A page that needs nothing else: scores, the comparison if there is one, answers that were wrong.
 std::string result_page(const Evaluation& evaluation, const std::vector<SetComparison>& sets,
-                        std::string_view against);
+                        const Against& against);
 
 // An object of numbers, for --fail-if: score, errors, usage_faults, NAME.score of each set; with a
 // comparison drop (a - b of all), NAME.drop, p, and same (share of equal answers), NAME.same.

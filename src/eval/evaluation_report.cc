@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/terminal_text.h"
 #include "eval/evaluation.h"
@@ -62,14 +63,21 @@ std::string scores_table(const Evaluation& evaluation) {
   return html + "</table></div>\n";
 }
 
-std::string comparison_table(const std::vector<SetComparison>& sets, std::string_view against) {
+// What makes a comparison one of more than the models; empty: nothing.
+std::string differences_text(const Against& against) {
+  if (against.differences.empty()) return {};
+  return fmt::format("The two were not asked or served alike: {}.",
+                     fmt::join(against.differences, "; "));
+}
+
+std::string comparison_table(const std::vector<SetComparison>& sets, const Against& against) {
   std::string html = fmt::format(
       "<h2>Against {}</h2>\n<div "
       "class=\"scroll\"><table><tr><th>set</th><th>tasks</th><th>before</th><th>now</th>"
       "<th>change</th><th>95 % interval</th><th>only before right</th><th>only now right</th>"
       "<th>p (McNemar)</th><th>same answer</th><th>tokens before</th><th>tokens now</th>"
       "<th>change, 95 % interval</th><th>p (sign test)</th></tr>\n",
-      report::html_escape(against));
+      report::html_escape(against.name));
   for (const SetComparison& one : sets) {
     html += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:+.1f}</td><td>{:+.1f} to "
@@ -81,7 +89,10 @@ std::string comparison_table(const std::vector<SetComparison>& sets, std::string
         one.only_b, one.p, percent(one.same_share()), one.tokens_a, one.tokens_b,
         one.tokens_difference.low, one.tokens_difference.high, one.tokens_p);
   }
-  return html + "</table></div>\n";
+  html += "</table></div>\n";
+  const std::string differences = differences_text(against);
+  if (!differences.empty()) html += fmt::format("<p>{}</p>\n", report::html_escape(differences));
+  return html;
 }
 
 std::string wrong_answers(const Evaluation& evaluation) {
@@ -117,7 +128,7 @@ std::string scores_text(const Evaluation& evaluation, int columns) {
          (usage.empty() ? "" : base::wrapped_text(base::one_line(usage), columns, 0));
 }
 
-std::string comparison_text(const std::vector<SetComparison>& sets, std::string_view a,
+std::string comparison_text(const std::vector<SetComparison>& sets, const Against& a,
                             std::string_view b, int columns) {
   base::TextTable table{.headers = {"set", "tasks", "before", "now", "change", "95 % interval",
                                     "p (McNemar)", "same answer", "tokens", "p (sign)"}};
@@ -130,12 +141,14 @@ std::string comparison_text(const std::vector<SetComparison>& sets, std::string_
          fmt::format("{:.1f}, now {:.1f}", row.tokens_a, row.tokens_b),
          fmt::format("{:.3g}", row.tokens_p)});
   }
-  return fmt::format("before: {}; now: {}\n", base::one_line(a), base::one_line(b)) +
-         base::text_table(table, columns, 0);
+  const std::string differences = differences_text(a);
+  return fmt::format("before: {}; now: {}\n", base::one_line(a.name), base::one_line(b)) +
+         base::text_table(table, columns, 0) +
+         (differences.empty() ? "" : base::wrapped_text(base::one_line(differences), columns, 0));
 }
 
 std::string result_page(const Evaluation& evaluation, const std::vector<SetComparison>& sets,
-                        std::string_view against) {
+                        const Against& against) {
   std::string html = report::page_begin("Evaluation of " + evaluation.setting.model);
   html += fmt::format("<p>Asked with <code>{}</code>.</p>\n",
                       report::html_escape(evaluation.setting.sampling.dump()));

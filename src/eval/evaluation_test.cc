@@ -77,7 +77,7 @@ TEST(Evaluation, comparison_pairs_the_tasks_that_both_have) {
 
 TEST(Evaluation, pages_and_tables_are_harmless_whatever_was_answered) {
   Evaluation evaluation = evaluation_of({{"<script>", {0, 1}}, {"b", {2}}});
-  const std::string page = result_page(evaluation, {}, "");
+  const std::string page = result_page(evaluation, {}, {});
   EXPECT_EQ(page.find("<script>"), std::string::npos);
   EXPECT_EQ(page.find("<b>"), std::string::npos);
   EXPECT_THAT(page, HasSubstr("no answer: status 500"));
@@ -113,8 +113,50 @@ TEST(Evaluation, comparison_says_how_many_answers_are_the_same) {
   EXPECT_GT(one.tokens_difference.low, 0);
   EXPECT_DOUBLE_EQ(one.tokens_p, mcnemar_p(0, 6));
   EXPECT_DOUBLE_EQ(*figures(b, {one}).number("same"), 6 / 7.0);
-  EXPECT_THAT(comparison_text({one}, "a", "b", 0), HasSubstr("85.7 %"));
-  EXPECT_THAT(result_page(b, {one}, "a"), HasSubstr("same answer"));
+  EXPECT_THAT(comparison_text({one}, {.name = "a"}, "b", 0), HasSubstr("85.7 %"));
+  EXPECT_THAT(result_page(b, {one}, {.name = "a"}), HasSubstr("same answer"));
+}
+
+// Another task under the same name is none that both have; what else was not alike is said.
+TEST(Evaluation, only_the_same_tasks_are_compared) {
+  Evaluation a = evaluation_of({{"s", {1, 1, 0}}});
+  for (Outcome& one : a.outcomes) one.task = "d" + one.id;
+  Evaluation b = a;
+  b.setting.tasks = "of fewer";
+  b.outcomes.pop_back();  // --limit: what both have is compared
+  EXPECT_EQ(compare(a, b)->front().tasks, 2);
+  b.outcomes[1].task = "other";
+  const Result<std::vector<SetComparison>> refused = compare(a, b);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("task '1' of 's'"));
+  // A file that does not say what each was asked: the tasks as a whole decide.
+  for (Outcome& one : b.outcomes) one.task.clear();
+  EXPECT_FALSE(compare(a, b).ok());
+  b.setting.tasks = a.setting.tasks;
+  EXPECT_TRUE(compare(a, b).ok());
+  EXPECT_EQ(parse_result(result_text(a), "f")->outcomes[2].task, "d2");
+  const Task task{
+      .set = "s", .id = "1", .request = Json(Json::Object{}), .expected = ExpectNumber{"1"}};
+  Task other = task;
+  other.request.set("messages", Json());
+  EXPECT_NE(task_digest(task), task_digest(other));
+}
+
+TEST(Evaluation, a_comparison_says_what_was_not_alike) {
+  Evaluation a = evaluation_of({{"s", {1}}});
+  a.setting.sampling = Json(Json::Object{{"temperature", 0}, {"top_k", 1}});
+  a.setting.server = Json(Json::Object{{"chat_template", "x"}});
+  Evaluation b = a;
+  EXPECT_TRUE(setting_differences(a.setting, b.setting).empty());
+  b.setting.sampling = Json(Json::Object{{"temperature", 1}, {"min_p", 0.5}});
+  b.setting.server.set("chat_template", "y");
+  const Against against{.name = "a", .differences = setting_differences(a.setting, b.setting)};
+  EXPECT_THAT(against.differences,
+              testing::ElementsAre("temperature 0, now 1", "top_k 1, now unset",
+                                   "min_p unset, now 0.5", "chat_template \"x\", now \"y\""));
+  const std::vector<SetComparison> sets = *compare(a, b);
+  EXPECT_THAT(comparison_text(sets, against, "b", 0), HasSubstr("temperature 0, now 1"));
+  EXPECT_THAT(result_page(b, sets, against), HasSubstr("top_k 1, now unset"));
 }
 
 // What a server says that it computes with is part of the experiment.
@@ -126,7 +168,7 @@ TEST(Evaluation, a_result_names_the_template_and_the_formats) {
   const std::string text = result_text(one);
   EXPECT_THAT(text, HasSubstr(R"("server":{"chat_template":"harmony","kv_dtype":"bf16"})"));
   EXPECT_EQ(result_text(*parse_result(text, "f")), text);
-  EXPECT_THAT(result_page(one, {}, ""), HasSubstr("harmony"));
+  EXPECT_THAT(result_page(one, {}, {}), HasSubstr("harmony"));
 }
 
 }  // namespace

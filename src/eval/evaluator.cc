@@ -118,13 +118,6 @@ bool is_passing(int status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
-milliseconds retry_after(const net::HttpResponse& response) {
-  const std::string_view text = response.headers.get("retry-after");
-  int seconds = 0;
-  std::from_chars(text.data(), text.data() + text.size(), seconds);
-  return std::clamp(milliseconds(seconds * 1000), milliseconds(0), kRetryMost);
-}
-
 class Asking {
  public:
   Asking(const std::vector<Task>& tasks, const Setting& setting, const EvaluatorOptions& options,
@@ -140,6 +133,7 @@ class Asking {
       // What had no answer is asked again.
       if (known != journal_.known().end() && known->second.error.empty()) {
         outcomes_[i] = known->second;
+        outcomes_[i].task = task_digest(tasks[i]);  // which an older journal does not say
         ++done_;
       } else {
         open_.push_back(i);
@@ -170,6 +164,7 @@ class Asking {
       const size_t index = open_[next];
       Outcome outcome = ask(tasks_[index]);
       if (stopping_) break;
+      outcome.task = task_digest(tasks_[index]);
       std::lock_guard lock(mutex_);
       journal_.write(outcome_json(outcome));
       outcomes_[index] = std::move(outcome);
@@ -201,7 +196,7 @@ class Asking {
       } else if (response.ok()) {
         outcome.error = error_text(*response);
         if (!is_passing(response->status)) return outcome;
-        at_least = retry_after(*response);
+        at_least = retry_after(response->headers.get("retry-after"));
       } else {
         outcome.error = response.error().message;
       }
@@ -286,6 +281,14 @@ class Asking {
 };
 
 }  // namespace
+
+milliseconds retry_after(std::string_view header) {
+  int64_t seconds = 0;
+  const auto read = std::from_chars(header.data(), header.data() + header.size(), seconds);
+  if (read.ec == std::errc::result_out_of_range) return kRetryMost;
+  constexpr int64_t kMost = kRetryMost.count() / 1000;
+  return std::chrono::seconds(std::clamp<int64_t>(seconds, 0, kMost));
+}
 
 Result<ReadAnswer> read_answer(std::string_view body) {
   const Error none{ErrorCode::kInvalidArgument, "the answer is no chat completion", {}};

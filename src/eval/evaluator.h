@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -38,6 +39,10 @@ struct EvaluatorOptions {
 // another setting), kIo, kCancelled.
 Result<Evaluation> evaluate(const std::vector<Task>& tasks, const Setting& setting,
                             const EvaluatorOptions& options);
+
+// How long a server wants to be left alone, by its Retry-After in seconds; ten at most, as it may
+// say what it likes. A date is none.
+std::chrono::milliseconds retry_after(std::string_view header);
 
 // What a whole answer to a chat completion says. Errors: kInvalidArgument: it is none.
 struct ReadAnswer {

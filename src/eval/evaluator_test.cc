@@ -55,6 +55,17 @@ std::string sum_in(const Json& body) {
   return "I cannot say.";
 }
 
+TEST(Evaluator, a_server_that_wants_to_be_left_alone_for_ever_is_asked_again) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(retry_after("3"), milliseconds(3000));
+  EXPECT_EQ(retry_after(""), milliseconds(0));
+  EXPECT_EQ(retry_after("-5"), milliseconds(0));
+  EXPECT_EQ(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), milliseconds(0));
+  for (const char* const long_time : {"11", "2200000", "4300000000", "99999999999999999999"}) {
+    EXPECT_EQ(retry_after(long_time), milliseconds(10'000)) << long_time;
+  }
+}
+
 class EvaluatorTest : public testing::Test {
  protected:
   using Answerer = std::function<net::HttpResponse(const Json& body)>;
@@ -134,7 +145,7 @@ TEST_F(EvaluatorTest, a_server_that_lies_about_usage_is_judged_counted_and_named
   EXPECT_EQ(result_text(*parse_result(text, "f")), text);
   EXPECT_THAT(scores_text(*evaluation, 0),
               HasSubstr("cannot be true in 16 of 40 answers, first in"));
-  const std::string page = result_page(*evaluation, {}, "");
+  const std::string page = result_page(*evaluation, {}, {});
   EXPECT_THAT(page, HasSubstr("usage that cannot be</th>"));
   EXPECT_THAT(page, HasSubstr("cannot be true in 16 of 40 answers"));
   // What the journal has stays counted.

@@ -6,8 +6,10 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "eval/judge.h"
+#include "eval/language.h"
 
 namespace pelton::eval {
 namespace {
@@ -81,11 +83,86 @@ int64_t count_of(std::string_view text, std::string_view word) {
   return count;
 }
 
+// Published as 3 and as 3.0.
+int64_t whole_number(const Json& arguments, std::string_view key) {
+  return static_cast<int64_t>(arguments.number(key).value_or(0));
+}
+
 // "at least" and "less than", as the published set writes relations.
-bool relates(int64_t found, const Json& arguments, std::string_view count_key) {
-  const int64_t wanted = arguments.integer(count_key).value_or(0);
-  const std::string relation = arguments.string("relation").value_or("at least");
+bool relates(int64_t found, const Json& arguments, std::string_view count_key,
+             std::string_view relation_key) {
+  const int64_t wanted = whole_number(arguments, count_key);
+  const std::string relation = arguments.string(relation_key).value_or("at least");
   return relation == "less than" ? found < wanted : found >= wanted;
+}
+
+// Paragraphs with an empty line between them: so many, the n-th of which begins with a word.
+bool has_first_word(const Json& arguments, std::string_view answer) {
+  const std::vector<std::string_view> paragraphs = parts(answer, "\n\n");
+  const int64_t nth = whole_number(arguments, "nth_paragraph");
+  const bool are_all = std::ssize(paragraphs) == whole_number(arguments, "num_paragraphs");
+  if (!are_all || nth < 1 || nth > std::ssize(paragraphs)) return false;
+  std::string_view begin = paragraphs[static_cast<size_t>(nth - 1)];
+  begin.remove_prefix(std::min(begin.find_first_not_of("\"'*_#( "), begin.size()));
+  const std::string word = lowered(*arguments.string("first_word"));
+  const std::string low = lowered(begin.substr(0, word.size() + 1));
+  return low.starts_with(word) && (low.size() == word.size() || !is_letter(low.back()));
+}
+
+// Sections, each begun by the splitter and its number or letter: "Section 1", "PART B". What is
+// mentioned again counts once.
+bool has_sections(const Json& arguments, std::string_view answer) {
+  const std::string splitter = lowered(trimmed(*arguments.string("section_spliter")));
+  std::vector<std::string> names;
+  for (std::string_view line : parts(answer, "\n")) {
+    line.remove_prefix(std::min(line.find_first_not_of("*_# "), line.size()));
+    const std::string low = lowered(line);
+    if (splitter.empty() || !low.starts_with(splitter)) continue;
+    const std::string_view rest = std::string_view(low).substr(splitter.size());
+    const std::string_view name = trimmed(rest).substr(0, trimmed(rest).find_first_of(" \t:.*-"));
+    if (rest.empty() || rest.front() != ' ' || name.empty()) continue;
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  }
+  return std::ssize(names) >= whole_number(arguments, "num_sections");
+}
+
+// Words of two letters or more without a small one; "I" and "A" are capitals in any text.
+int64_t count_capital_words(std::string_view text) {
+  int64_t count = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = begin;
+    while (end < text.size() && is_letter(text[end])) ++end;
+    const std::string_view word = text.substr(begin, end - begin);
+    const bool has_small = std::ranges::any_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
+    count += word.size() > 1 && !has_small ? 1 : 0;
+    begin = end + 1;
+  }
+  return count;
+}
+
+// Two answers that are not the same, with six asterisks between them.
+bool has_two_responses(const Json& /*arguments*/, std::string_view answer) {
+  const std::vector<std::string_view> responses = parts(answer, "******");
+  return responses.size() == 2 && responses[0] != responses[1];
+}
+
+bool repeats_prompt(const Json& arguments, std::string_view answer) {
+  return lowered(trimmed(answer))
+      .starts_with(lowered(trimmed(*arguments.string("prompt_to_repeat"))));
+}
+
+// One of three sentences that the prompt gives.
+bool is_constrained(const Json& /*arguments*/, std::string_view answer) {
+  constexpr std::string_view kOptions[] = {"my answer is yes.", "my answer is no.",
+                                           "my answer is maybe."};
+  const std::string low = lowered(answer);
+  return std::ranges::any_of(
+      kOptions, [&](std::string_view option) { return low.find(option) != std::string::npos; });
+}
+
+bool is_in_language(const Json& arguments, std::string_view answer) {
+  const std::string_view found = likeliest_language(answer);
+  return found == arguments.string("language");
 }
 
 bool has_keywords(const Json& arguments, std::string_view answer) {
@@ -107,7 +184,7 @@ bool has_bullets(const Json& arguments, std::string_view answer) {
   for (const std::string_view line : parts(answer, "\n")) {
     bullets += (line.starts_with("* ") || line.starts_with("- ")) ? 1 : 0;
   }
-  return bullets == arguments.integer("num_bullets").value_or(0);
+  return bullets == whole_number(arguments, "num_bullets");
 }
 
 bool has_placeholders(const Json& arguments, std::string_view answer) {
@@ -116,7 +193,7 @@ bool has_placeholders(const Json& arguments, std::string_view answer) {
     const size_t end = answer.find(']', at);
     if (end != std::string_view::npos && end > at + 1) ++found;
   }
-  return found >= arguments.integer("num_placeholders").value_or(0);
+  return found >= whole_number(arguments, "num_placeholders");
 }
 
 bool has_title(const Json& /*arguments*/, std::string_view answer) {
@@ -145,7 +222,7 @@ Checks checks_of_words() {
        {{{"keyword", 's'}, {"frequency", 'i'}},
         [](const Json& arguments, std::string_view answer) {
           return relates(count_of(lowered(answer), lowered(*arguments.string("keyword"))),
-                         arguments, "frequency");
+                         arguments, "frequency", "relation");
         }}},
       {"keywords:letter_frequency",
        {{{"letter", 's'}, {"let_frequency", 'i'}},
@@ -153,25 +230,42 @@ Checks checks_of_words() {
           const std::string letter = lowered(*arguments.string("letter"));
           const std::string low = lowered(answer);
           const int64_t found = letter.empty() ? 0 : std::ranges::count(low, letter.front());
-          const std::string relation = arguments.string("let_relation").value_or("at least");
-          const int64_t wanted = *arguments.integer("let_frequency");
-          return relation == "less than" ? found < wanted : found >= wanted;
+          return relates(found, arguments, "let_frequency", "let_relation");
         }}},
       {"length_constraints:number_words",
        {{{"num_words", 'i'}},
         [](const Json& arguments, std::string_view answer) {
-          return relates(count_words(answer), arguments, "num_words");
+          return relates(count_words(answer), arguments, "num_words", "relation");
         }}},
       {"length_constraints:number_sentences",
        {{{"num_sentences", 'i'}},
         [](const Json& arguments, std::string_view answer) {
-          return relates(count_sentences(answer), arguments, "num_sentences");
+          return relates(count_sentences(answer), arguments, "num_sentences", "relation");
         }}},
       {"length_constraints:number_paragraphs",
        {{{"num_paragraphs", 'i'}},
         [](const Json& arguments, std::string_view answer) {
-          return static_cast<int64_t>(parts(answer, "***").size()) ==
-                 *arguments.integer("num_paragraphs");
+          return std::ssize(parts(answer, "***")) == whole_number(arguments, "num_paragraphs");
+        }}},
+  };
+}
+
+// Which answers there are, in which language, and what they begin with.
+Checks checks_of_content() {
+  return {
+      {"language:response_language", {{{"language", 's'}}, is_in_language}},
+      {"length_constraints:nth_paragraph_first_word",
+       {{{"num_paragraphs", 'i'}, {"nth_paragraph", 'i'}, {"first_word", 's'}}, has_first_word}},
+      {"detectable_format:constrained_response", {{}, is_constrained}},
+      {"detectable_format:multiple_sections",
+       {{{"section_spliter", 's'}, {"num_sections", 'i'}}, has_sections}},
+      {"combination:two_responses", {{}, has_two_responses}},
+      {"combination:repeat_prompt", {{{"prompt_to_repeat", 's'}}, repeats_prompt}},
+      {"change_case:capital_word_frequency",
+       {{{"capital_frequency", 'i'}},
+        [](const Json& arguments, std::string_view answer) {
+          return relates(count_capital_words(answer), arguments, "capital_frequency",
+                         "capital_relation");
         }}},
   };
 }
@@ -201,7 +295,7 @@ Checks checks_of_form() {
             if (!trimmed(answer.substr(at + 1, end - at - 1)).empty()) ++found;
             at = answer.find('*', end + 1);
           }
-          return found >= *arguments.integer("num_highlights");
+          return found >= whole_number(arguments, "num_highlights");
         }}},
       {"change_case:english_lowercase",
        {{},
@@ -234,6 +328,7 @@ const Checks& checks() {
   static const Checks kChecks = [] {
     Checks all = checks_of_words();
     all.merge(checks_of_form());
+    all.merge(checks_of_content());
     return all;
   }();
   return kChecks;
@@ -263,6 +358,15 @@ Result<void> check_instruction(const Instruction& instruction) {
                                kind == 's'   ? "a string"
                                : kind == 'i' ? "a number"
                                              : "an array of strings")};
+    }
+  }
+  if (instruction.id == "language:response_language") {
+    const std::vector<std::string_view> languages = known_languages();
+    const std::string language = *instruction.arguments.string("language");
+    if (std::ranges::find(languages, language) == languages.end()) {
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the language '{}' is none that is recognised here; those are: {}",
+                               language, fmt::join(languages, ", "))};
     }
   }
   return {};

@@ -47,6 +47,20 @@ TEST(InstructionChecks, each_is_held_by_one_answer_and_not_by_another) {
       {"change_case:english_capital", "{}", "ALL, 1", "ALL, one"},
       {"punctuation:no_comma", "{}", "none; here", "one, here"},
       {"startend:quotation", "{}", "\"said\"", "\"said\" he"},
+      {"language:response_language", R"({"language": "de"})", "Das ist die Antwort auf die Frage.",
+       "That is the answer to the question."},
+      {"length_constraints:nth_paragraph_first_word",
+       R"({"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "weekend"})",
+       "One.\n\n*Weekend* plans", "One.\n\nWeekends\n\nThree"},
+      {"detectable_format:constrained_response", "{}", "My answer is maybe.", "Maybe."},
+      {"detectable_format:multiple_sections",
+       R"({"section_spliter": "Section", "num_sections": 2})", "**Section 1**\none\nSection 2: two",
+       "Section 1\nas in Section 2\nSection 1"},
+      {"combination:two_responses", "{}", "one\n******\ntwo", "one\n******\none"},
+      {"combination:repeat_prompt", R"({"prompt_to_repeat": "Write a poem."})",
+       "write a poem.\n\nRoses are red", "Sure! Write a poem."},
+      {"change_case:capital_word_frequency",
+       R"({"capital_frequency": 2, "capital_relation": "less than"})", "I have ONE", "ONE or TWO"},
       {"startend:end_checker", R"({"end_phrase": "the end"})", "It was. The End",
        "The end, they say"},
   };
@@ -60,6 +74,7 @@ TEST(InstructionChecks, each_is_held_by_one_answer_and_not_by_another) {
   EXPECT_FALSE(follows("keywords:frequency", R"({"keyword": "", "frequency": 1})", "sun"));
   EXPECT_TRUE(follows("keywords:forbidden_words", R"({"forbidden_words": [""]})", "sun"));
   std::sort(tried.begin(), tried.end());
+  EXPECT_EQ(tried.size(), 25u);  // as many as were published
   EXPECT_EQ(tried, known_instructions());
 }
 
@@ -71,6 +86,12 @@ TEST(InstructionChecks, what_is_not_known_is_refused_by_name) {
       check_instruction({.id = "keywords:existence", .arguments = Json(Json::Object{})});
   ASSERT_FALSE(without.ok());
   EXPECT_NE(without.error().message.find("`keywords`"), std::string::npos);
+  EXPECT_FALSE(check_instruction({.id = "language:response_language",
+                                  .arguments = *Json::parse(R"({"language": "tlh"})")})
+                   .ok());
+  // As it is published at the hub: each instruction with the arguments of all, unset ones null.
+  EXPECT_TRUE(follows("length_constraints:number_words",
+                      R"({"num_words": 2.0, "relation": "at least", "keywords": null})", "a b"));
   EXPECT_FALSE(check_instruction(
                    {.id = "keywords:existence", .arguments = *Json::parse(R"({"keywords": [1]})")})
                    .ok());

@@ -291,7 +291,10 @@ char chosen_letter(std::string_view text, int count) {
   }
   for (size_t at = 0; at < text.size(); ++at) {
     const char letter = letter_at(at);
-    if (letter == 0 || (letter == 'A' && at + 1 < text.size() && text[at + 1] == ' ')) continue;
+    // "A or", "I think": words of their own.
+    const bool is_word =
+        (letter == 'A' || letter == 'I') && at + 1 < text.size() && text[at + 1] == ' ';
+    if (letter == 0 || is_word) continue;
     if (said != 0 && said != letter) return 0;
     said = letter;
   }

@@ -33,6 +33,7 @@ TEST(Judge, a_letter_is_chosen_in_the_ways_that_models_write_it) {
   EXPECT_EQ(chosen_letter("Reasons.\n\nB", 4), 'B');
   EXPECT_EQ(chosen_letter("B) Paris", 4), 'B');
   EXPECT_EQ(chosen_letter("I pick C because of it", 4), 'C');
+  EXPECT_EQ(chosen_letter("I think B", 26), 'B');
   EXPECT_EQ(chosen_letter("A or B", 4), 'B');  // "A or": may be an article
   EXPECT_EQ(chosen_letter("Both B and C", 4), 0);
   EXPECT_EQ(chosen_letter("E", 4), 0);  // there is none

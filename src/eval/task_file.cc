@@ -1,6 +1,8 @@
 #include "eval/task_file.h"
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -31,7 +33,7 @@ Json asking(std::string text) {
   return request;
 }
 
-constexpr int kChoicesMax = 26;
+constexpr int kChoicesMax = 26;  // letters that there are
 
 Result<Expectation> choice_of(char letter, size_t count) {
   if (count < 2 || count > kChoicesMax) return wrong("there must be 2 to 26 choices");
@@ -60,7 +62,23 @@ Result<std::vector<std::string>> strings_of(const Json* value, const char* name)
   return texts;
 }
 
-// `answer`: the index of the right one or its letter, or (labels given) its label.
+char upper(char letter) {
+  return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
+}
+
+// The letter of the right one of `texts`, whose answer is its letter or its text; 0: neither, or
+// the two say different things (choices that are letters themselves).
+char letter_of(const std::string& said, const std::vector<std::string>& texts) {
+  const auto text = std::ranges::find(texts, said);
+  const char by_text = text == texts.end() ? '\0' : static_cast<char>('A' + (text - texts.begin()));
+  const char by_letter = said.size() == 1 ? upper(said.front()) : '\0';
+  const bool is_letter =
+      by_letter >= 'A' && by_letter < 'A' + static_cast<int>(std::min<size_t>(texts.size(), 26));
+  if (!is_letter) return by_text;
+  return by_text == '\0' || by_text == by_letter ? by_letter : '\0';
+}
+
+// `answer`: the index of the right one, its letter or its text, or (labels given) its label.
 Result<Task> choice_task(const std::string& question, const Json& choices, const Json* answer) {
   Task task;
   std::vector<std::string> labels;
@@ -80,7 +98,7 @@ Result<Task> choice_task(const std::string& question, const Json& choices, const
     const std::string& said = answer->as_string();
     const auto label = std::ranges::find(labels, said);
     if (label != labels.end()) letter = static_cast<char>('A' + (label - labels.begin()));
-    if (labels.empty() && said.size() == 1) letter = said.front();
+    if (labels.empty()) letter = letter_of(said, texts);
   }
   TRY_ASSIGN(task.expected, choice_of(letter, texts.size()));
   task.request = asking(choices_text(question, texts));
@@ -209,25 +227,52 @@ Result<Expectation> calls_expected(const Json& value) {
   return Expectation(std::move(expected));
 }
 
-Result<Expectation> expectation_of(const Json& expect) {
+// Without an exponent, which no answer is compared by: 100000.0 is 100000.
+std::string decimal(const Json& number) {
+  if (number.is_integer()) return number.dump();
+  char digits[400];  // 309 before the point; the shortest that is read back as the same
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), number.as_number(),
+                                 std::chars_format::fixed);
+  return {digits, end.ptr};
+}
+
+// How many choices a question of one's own gives: lines that begin with A, B, C and so on, as in
+// "B) Paris". Without such lines any letter may be one.
+int choices_in(const std::string& question) {
+  char next = 'A';
+  for (size_t begin = 0; begin < question.size() && next <= 'Z';) {
+    const size_t first = question.find_first_not_of(" \t(*[", begin);
+    if (first == std::string::npos) break;
+    const bool is_marked = first + 1 < question.size() &&
+                           std::string_view(").:]*").find(question[first + 1]) != std::string::npos;
+    if (question[first] == next && is_marked) ++next;
+    begin = std::min(question.find('\n', begin), question.size() - 1) + 1;
+  }
+  return next - 'A';
+}
+
+Result<Expectation> own_choice(const Json& value, const std::string& question) {
+  if (!value.is_string() || value.as_string().size() != 1) {
+    return wrong("`expect.choice` wants a letter");
+  }
+  const int count = choices_in(question);
+  return choice_of(upper(value.as_string().front()), count < 2 ? kChoicesMax : count);
+}
+
+Result<Expectation> expectation_of(const Json& expect, const std::string& question) {
   if (!expect.is_object() || expect.as_object().size() != 1) {
     return wrong(
         "`expect` wants an object with one of number, choice, text, json, schema, calls, tests");
   }
   const auto& [kind, value] = expect.as_object().front();
   if (kind == "number") {
-    if (value.is_number()) return Expectation(ExpectNumber{value.dump()});
+    if (value.is_number()) return Expectation(ExpectNumber{decimal(value)});
     if (value.is_string() && last_number(value.as_string())) {
       return Expectation(ExpectNumber{*last_number(value.as_string())});
     }
     return wrong("`expect.number` wants a number");
   }
-  if (kind == "choice") {
-    if (!value.is_string() || value.as_string().size() != 1) {
-      return wrong("`expect.choice` wants a letter");
-    }
-    return choice_of(value.as_string().front(), kChoicesMax);
-  }
+  if (kind == "choice") return own_choice(value, question);
   if (kind == "text") {
     if (value.is_string()) return Expectation(ExpectText{{value.as_string()}});
     TRY_ASSIGN(std::vector<std::string> accepted, strings_of(&value, "expect.text"));
@@ -252,6 +297,12 @@ Result<Expectation> expectation_of(const Json& expect) {
       kind));
 }
 
+// What was said last of a conversation; empty where that is no text.
+std::string last_text(const Json& request) {
+  const Json::Array& messages = request.find("messages")->as_array();
+  return messages.empty() ? "" : messages.back().string("content").value_or("");
+}
+
 Result<Task> own_task(const Json& line) {
   Task task;
   const Json* messages = line.find("messages");
@@ -262,7 +313,7 @@ Result<Task> own_task(const Json& line) {
   for (const char* name : {"tools", "tool_choice", "response_format", "reasoning_effort"}) {
     if (const Json* value = line.find(name); value != nullptr) task.request.set(name, *value);
   }
-  TRY_ASSIGN(task.expected, expectation_of(*line.find("expect")));
+  TRY_ASSIGN(task.expected, expectation_of(*line.find("expect"), last_text(task.request)));
   for (const Json::Member& member : line.as_object()) {
     constexpr std::string_view kKnown[] = {
         "id",          "messages",        "prompt",           "tools",
@@ -424,6 +475,7 @@ Result<std::vector<Task>> parse_tasks(std::string_view text, const std::string& 
     return Error{error.code, fmt::format("{}, line {}: {}", set, number, error.message),
                  error.field};
   };
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a mark of UTF-8, as editors write
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);

@@ -1,5 +1,6 @@
 #include "eval/task_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,6 +79,40 @@ TEST(TaskFile, published_shapes_are_read) {
       R"([{"type":"function","function":{"name":"area","parameters":{"type":"object","properties":{"h":{"type":"number"}}}}}])");
 }
 
+// The right choice by its letter, in either case, or by its text; what could be both is refused.
+TEST(TaskFile, choices_are_named_by_letter_or_by_text) {
+  const auto letter = [](const char* line) {
+    return std::get<ExpectChoice>(parsed(line).expected).letter;
+  };
+  EXPECT_EQ(letter(R"({"question": "Q", "choices": ["x", "y"], "answer": "b"})"), 'B');
+  EXPECT_EQ(letter(R"({"question": "Q", "choices": ["Rome", "Paris"], "answer": "Paris"})"), 'B');
+  EXPECT_EQ(letter(R"({"question": "Q", "choices": ["A", "B"], "answer": "B"})"), 'B');
+  EXPECT_THAT(error_of(R"({"question": "Q", "choices": ["B", "A", "C"], "answer": "B"})"),
+              HasSubstr("none of the 3"));
+  const Task own =
+      parsed(R"({"prompt": "Which?\n\nA) one\n(B) two\n**C** three", "expect": {"choice": "c"}})");
+  EXPECT_EQ(std::get<ExpectChoice>(own.expected).letter, 'C');
+  EXPECT_EQ(std::get<ExpectChoice>(own.expected).count, 3);
+  EXPECT_EQ(std::get<ExpectChoice>(
+                parsed(R"({"prompt": "A letter?", "expect": {"choice": "X"}})").expected)
+                .count,
+            26);
+}
+
+TEST(TaskFile, numbers_are_compared_as_decimals_however_they_are_written) {
+  const auto is_right_of = [](const char* number, const char* answer) {
+    const std::string line =
+        fmt::format(R"({{"prompt": "p", "expect": {{"number": {}}}}})", number);
+    return is_right(parsed(line).expected, {.content = answer, .calls = {}});
+  };
+  EXPECT_TRUE(is_right_of("100000.0", "It is 100,000."));
+  EXPECT_TRUE(is_right_of("1e5", "100000"));
+  EXPECT_TRUE(is_right_of("0.00001", "0.00001"));
+  EXPECT_TRUE(is_right_of("1e22", "10000000000000000000000"));
+  EXPECT_TRUE(is_right_of("-2.5", "-2.50"));
+  EXPECT_FALSE(is_right_of("100000.0", "5"));
+}
+
 TEST(TaskFile, own_shape_has_each_kind) {
   EXPECT_EQ(std::get<ExpectNumber>(parsed(R"({"prompt": "1+1", "expect": {"number": 2}})").expected)
                 .number,
@@ -118,6 +153,7 @@ TEST(TaskFile, lines_are_named_and_bounded) {
   EXPECT_THAT(two.error().message, HasSubstr("line 3"));
   EXPECT_THAT(two.error().message, HasSubstr("twice"));
   EXPECT_EQ(parse_tasks(one, "file")->size(), 1);
+  EXPECT_EQ(parse_tasks("\xEF\xBB\xBF" + one, "file")->size(), 1);
   EXPECT_THAT(parse_tasks("\n \n", "file").error().message, HasSubstr("no task"));
   EXPECT_THAT(parse_tasks("{\"prompt\": \"\xff\"}", "file").error().message, HasSubstr("line 1"));
   EXPECT_THAT(parse_tasks(std::string(kTaskLineMax + 1, ' ') + "x", "file").error().message,

@@ -19,7 +19,7 @@ struct Figure {
   double tells_from = 0;  // differences below this many of its units are nobody's business
 };
 
-inline constexpr std::array<Figure, 15> kFigures = {{
+inline constexpr std::array<Figure, 17> kFigures = {{
     {"request_throughput", "requests/s", false, 0},
     {"request_goodput", "goodput, requests/s", false, 0},
     {"output_throughput", "output tokens/s", false, 0},
@@ -35,6 +35,9 @@ inline constexpr std::array<Figure, 15> kFigures = {{
     {"median_e2el_ms", "E2EL median, ms", true, 1},
     {"p99_e2el_ms", "E2EL P99, ms", true, 1},
     {"failed", "failed requests", true, 0},
+    // Of fleets that were simulated.
+    {"late", "late requests", true, 0},
+    {"replica_hours", "replica-hours", true, 0},
 }};
 
 // Looked for at the top and in what is Pelton's own; a user's speed follows from the median TPOT

@@ -115,6 +115,18 @@ TEST(Summary, SaysWhenCountsWereNotTold) {
   EXPECT_EQ(summarize(records, 1, {}).timing, TokenTiming::kMixed);
 }
 
+// Of a model without moments of tokens no busiest second is known.
+TEST(Summary, MeansOfAnswersAreNotCalledExact) {
+  Summary summary = summarize(std::vector<RequestRecord>{request(0, {10, 20})}, 1, {});
+  EXPECT_THAT(result_text({}, summary, {}), testing::HasSubstr("Peak output token throughput"));
+  summary.timing = TokenTiming::kMeans;
+  const std::string text = result_text({}, summary, {});
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("Peak output token throughput")));
+  EXPECT_THAT(text, testing::HasSubstr("each answer's mean"));
+  const std::string json = result_json({}, summary, {}, {}, false);
+  EXPECT_THAT(json, testing::Not(testing::HasSubstr("max_output_tokens_per_s")));
+}
+
 TEST(Summary, FailuresCountAsFailuresOnly) {
   std::vector<RequestRecord> records = {request(0, {10, 20}), request(0, {10, 20})};
   records[1].ok = false;

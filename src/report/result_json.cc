@@ -59,7 +59,9 @@ void write_summary(JsonWriter& w, const Summary& summary) {
   }
   w.key("output_throughput").number(summary.output_tokens_per_s);
   w.key("total_token_throughput").number(summary.total_tokens_per_s);
-  w.key("max_output_tokens_per_s").number(summary.peak_output_tokens_per_s);
+  if (summary.timing != TokenTiming::kMeans) {
+    w.key("max_output_tokens_per_s").number(summary.peak_output_tokens_per_s);
+  }
   w.key("max_concurrent_requests").integer(summary.peak_concurrency);
 }
 

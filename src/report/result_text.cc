@@ -34,7 +34,10 @@ void add_counts(std::string& out, const RunInfo& info, const Summary& summary) {
     add_row(out, "Request goodput (req/s):", fixed(*summary.good_requests_per_s));
   }
   add_row(out, "Output token throughput (tok/s):", fixed(summary.output_tokens_per_s));
-  add_row(out, "Peak output token throughput (tok/s):", fixed(summary.peak_output_tokens_per_s));
+  // A second's tokens are known of moments only.
+  if (summary.timing != TokenTiming::kMeans) {
+    add_row(out, "Peak output token throughput (tok/s):", fixed(summary.peak_output_tokens_per_s));
+  }
   add_row(out, "Peak concurrent requests:", fixed(summary.peak_concurrency));
   add_row(out, "Total token throughput (tok/s):", fixed(summary.total_tokens_per_s));
 }
@@ -101,6 +104,8 @@ std::string_view timing_words(TokenTiming timing) {
       return "exact for some requests only";
     case TokenTiming::kNone:
       return "not seen";
+    case TokenTiming::kMeans:
+      return "each answer's mean";
   }
   return "";
 }

@@ -19,7 +19,8 @@ enum class TokenTiming {
   kReported,  // the server reported how many tokens each piece brings
   kPieces,    // it did not: a piece counts as one token
   kMixed,
-  kNone,  // no answer came in pieces
+  kNone,   // no answer came in pieces
+  kMeans,  // of a model that has an answer's mean, and no token's moment
 };
 
 struct Summary {

@@ -7,6 +7,7 @@
 #include "autoscaler/facts_log.h"
 #include "report/summary.h"
 #include "simulator/even_steps.h"
+#include "simulator/fluid_fleet.h"
 #include "simulator/simulation.h"
 
 namespace pelton::simulator {
@@ -167,6 +168,41 @@ TEST(Autoscaling, AStartGoesThroughItsPhases) {
   }
   EXPECT_NEAR(longer, 100, 30);
   EXPECT_NEAR(beyond_p90, 20, 14);
+}
+
+// An autoscaler that is away orders nothing: the first request waits for it, and for the start.
+TEST(Autoscaling, WithoutAnAutoscalerNothingIsDecided) {
+  Autoscaling asked{.policy = {.replicas_min = 0, .replicas_max = 1}, .start_s = 5, .replicas = 0};
+  SimulationOptions options = scaled_fleet(asked);
+  options.faults = {{.kind = Fault::Kind::kAutoscalerDown, .at_s = 0, .until_s = 30}};
+  const SimulationResult result = run(options, simulator::load({{1, 1}}));
+  EXPECT_EQ(failed(result), 0);
+  EXPECT_GE(first_token_s(result.records[0]), 35);
+  EXPECT_LE(first_token_s(result.records[0]), 38);
+}
+
+// 50 bytes at 10 a second: 5 s for one alone, 10 s for each of two that the place serves together.
+TEST(Autoscaling, StartsThatFetchTogetherShareTheBandwidth) {
+  Autoscaling asked{.policy = {.replicas_min = 1, .replicas_max = 1}, .replicas = 0};
+  asked.phases = {{.name = "provision", .seconds = 4},
+                  {.name = "weights", .bytes = 50, .bytes_per_s = 10, .shared_bytes_per_s = 10},
+                  {.name = "kernels", .seconds = 1}};
+  const workload::Workload one = simulator::load({{1, 1}});
+  EXPECT_NEAR(first_token_s(run(scaled_fleet(asked), one).records[0]), 4 + 5 + 1, 0.2);
+  asked.policy.replicas_min = asked.policy.replicas_max = 2;
+  const SimulationResult shared = run(scaled_fleet(asked), one);
+  ASSERT_EQ(shared.scaling->started, 2);
+  EXPECT_NEAR(first_token_s(shared.records[0]), 4 + 10 + 1, 0.2);
+  asked.phases[1].shared_bytes_per_s = 0;
+  const SimulationResult apart = run(scaled_fleet(asked), one);
+  EXPECT_NEAR(first_token_s(apart.records[0]), 4 + 5 + 1, 0.2);
+  // The other fidelity waits as long.
+  asked.phases[1].shared_bytes_per_s = 10;
+  const auto fluid = simulate_fluid(scaled_fleet(asked), one, *even_steps(0.05));
+  ASSERT_TRUE(fluid.ok()) << fluid.error().message;
+  EXPECT_GE(first_token_s(fluid->records[0]), 4 + 10 + 1);
+  asked.phases.push_back(asked.phases[1]);
+  EXPECT_FALSE(asked.check().ok()) << "two that fetch";
 }
 
 TEST(Autoscaling, FaultsOfStartsDelayThem) {

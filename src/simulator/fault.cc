@@ -1,6 +1,7 @@
 #include "simulator/fault.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,26 +15,34 @@ namespace {
 constexpr size_t kFaultsMax = 100'000;
 constexpr int kGatewaysMax = 64;  // of a simulation
 constexpr std::pair<Fault::Kind, std::string_view> kKinds[] = {
-    {Fault::Kind::kCrash, "crash"},          {Fault::Kind::kSlow, "slow"},
-    {Fault::Kind::kStepError, "step_error"}, {Fault::Kind::kCut, "cut"},
-    {Fault::Kind::kLossy, "lossy"},          {Fault::Kind::kLate, "late"},
-    {Fault::Kind::kSlowStart, "slow_start"}, {Fault::Kind::kStartError, "start_error"},
-    {Fault::Kind::kStockOut, "stock_out"},   {Fault::Kind::kFactsCut, "facts_cut"}};
+    {Fault::Kind::kCrash, "crash"},
+    {Fault::Kind::kSlow, "slow"},
+    {Fault::Kind::kStepError, "step_error"},
+    {Fault::Kind::kCut, "cut"},
+    {Fault::Kind::kLossy, "lossy"},
+    {Fault::Kind::kLate, "late"},
+    {Fault::Kind::kSlowStart, "slow_start"},
+    {Fault::Kind::kStartError, "start_error"},
+    {Fault::Kind::kStockOut, "stock_out"},
+    {Fault::Kind::kFactsCut, "facts_cut"},
+    {Fault::Kind::kAutoscalerDown, "autoscaler_down"}};
 
 // A member that is ignored would be another fault than the one that is meant.
 Result<void> check_members(const Json& json, const std::string& name) {
   if (!json.is_object()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be an object", name), "faults"};
   }
-  static const std::vector<std::string> kKeys = {"kind",  "replica", "at_s",  "until_s", "factor",
-                                                 "count", "gateway", "share", "delay_s"};
+  static const std::vector<std::string> kKeys = {"kind",    "replica", "at_s",    "until_s",
+                                                 "factor",  "count",   "gateway", "share",
+                                                 "delay_s", "node",    "zone"};
   for (const auto& [key, value] : json.as_object()) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{} has no member '{}', but {}", name, key, fmt::join(kKeys, ", ")),
                    "faults"};
     }
-    const bool is_whole = key == "replica" || key == "gateway" || key == "count";
+    const bool is_whole =
+        key == "replica" || key == "gateway" || key == "count" || key == "node" || key == "zone";
     const bool is_sound =
         key == "kind" || (is_whole ? json.integer(key).has_value() : json.number(key).has_value());
     if (is_sound) continue;
@@ -64,6 +73,34 @@ Result<void> read_of_network(const Json& json, const std::string& name, Fault& f
   return {};
 }
 
+// Of a fault that names a node or a zone: one for each replica there.
+Result<std::vector<Fault>> spread(const Json& json, const FaultPlaces& places, const Fault& fault,
+                                  const std::string& name) {
+  const auto bad = [&](const char* field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} {}", name, field, what), field};
+  };
+  const std::optional<int64_t> node = json.integer("node");
+  const std::optional<int64_t> zone = json.integer("zone");
+  if (!node && !zone) return std::vector<Fault>{fault};
+  const char* const field = node ? "node" : "zone";
+  if ((node && zone) || json.find("replica") != nullptr) {
+    return bad(field, "stands beside another place: give one of replica, node and zone");
+  }
+  if (fault.is_of_scaling()) return bad(field, "has no effect: the fault is the whole fleet's");
+  const int count =
+      node ? (places.replicas + places.node_replicas - 1) / places.node_replicas : places.zones;
+  const int64_t place = node ? *node : *zone;
+  if (place < 0 || place >= count)
+    return bad(field, fmt::format("must be from 0 to {}", count - 1));
+  std::vector<Fault> faults;
+  for (int i = 0; i < places.replicas; ++i) {
+    if ((node ? i / places.node_replicas : i % places.zones) != place) continue;
+    faults.push_back(fault);
+    faults.back().replica = i;
+  }
+  return faults;
+}
+
 Result<Fault> parse_fault(const Json& json, int replica_count, const std::string& name) {
   const auto bad = [&](const char* field, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} {}", name, field, what), field};
@@ -76,7 +113,8 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
   if (known == std::end(kKinds)) {
     return bad("kind",
                "must be crash, slow or step_error, of the network cut, lossy or late, and of a "
-               "fleet that is scaled slow_start, start_error, stock_out or facts_cut");
+               "fleet that is scaled slow_start, start_error, stock_out, facts_cut or "
+               "autoscaler_down");
   }
   fault.kind = known->first;
   const int64_t replica = json.integer("replica").value_or(0);
@@ -101,7 +139,7 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
 
 }  // namespace
 
-Result<std::vector<Fault>> parse_faults(const Json& json, int replica_count,
+Result<std::vector<Fault>> parse_faults(const Json& json, const FaultPlaces& places,
                                         const std::string& origin) {
   if (!json.is_array() || json.as_array().size() > kFaultsMax) {
     return Error{ErrorCode::kInvalidArgument,
@@ -110,9 +148,16 @@ Result<std::vector<Fault>> parse_faults(const Json& json, int replica_count,
   }
   std::vector<Fault> faults;
   for (size_t i = 0; i < json.as_array().size(); ++i) {
-    TRY_ASSIGN(const Fault fault, parse_fault(json.as_array()[i], replica_count,
-                                              fmt::format("{}: faults[{}]", origin, i)));
-    faults.push_back(fault);
+    const Json& one = json.as_array()[i];
+    const std::string name = fmt::format("{}: faults[{}]", origin, i);
+    TRY_ASSIGN(const Fault fault, parse_fault(one, places.replicas, name));
+    TRY_ASSIGN(const std::vector<Fault> all, spread(one, places, fault, name));
+    if (faults.size() + all.size() > kFaultsMax) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}: more than {} faults of replicas", origin, kFaultsMax),
+                   "faults"};
+    }
+    faults.insert(faults.end(), all.begin(), all.end());
   }
   return faults;
 }

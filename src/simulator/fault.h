@@ -20,10 +20,11 @@ struct Fault {
     kLossy,  // at least `share` of what is sent there is lost, each time that it is sent
     kLate,   // what is sent there comes `delay_s` later
     // Of a fleet that is scaled, whatever replica it is:
-    kSlowStart,   // starts that are ordered until until_s take `factor` times as long
-    kStartError,  // the next `count` starts fail when they should be ready
-    kStockOut,    // until until_s nothing can be ordered
-    kFactsCut,    // until until_s the autoscaler hears nothing of gateways and replicas
+    kSlowStart,       // starts that are ordered until until_s take `factor` times as long
+    kStartError,      // the next `count` starts fail when they should be ready
+    kStockOut,        // until until_s nothing can be ordered
+    kFactsCut,        // until until_s the autoscaler hears nothing of gateways and replicas
+    kAutoscalerDown,  // until until_s nothing is decided; starts under way go on
   };
   Kind kind = Kind::kCrash;
   bool is_of_scaling() const { return kind >= Kind::kSlowStart; }
@@ -41,11 +42,17 @@ struct Fault {
 // [{"kind": "crash", "replica": 3, "at_s": 10, "until_s": 40}, {"kind": "slow", ..., "factor": 3},
 //  {"kind": "step_error", ..., "count": 2}, {"kind": "slow_start", "at_s": 0, "factor": 4},
 //  {"kind": "start_error", "at_s": 5}, {"kind": "stock_out", "at_s": 5, "until_s": 65},
-//  {"kind": "facts_cut", "at_s": 5, "until_s": 65},
+//  {"kind": "facts_cut", "at_s": 5, "until_s": 65}, {"kind": "autoscaler_down", ...},
 //  {"kind": "cut", "replica": 3, "gateway": 0, "at_s": 10, "until_s": 20},
 //  {"kind": "lossy", ..., "share": 0.1}, {"kind": "late", ..., "delay_s": 0.3}].
-// Errors: kInvalidArgument.
-Result<std::vector<Fault>> parse_faults(const Json& json, int replica_count,
+// Instead of "replica" also "node" or "zone": one for each replica that stands there. Errors:
+// kInvalidArgument.
+struct FaultPlaces {
+  int replicas = 1;
+  int zones = 1;          // replica i stands in zone i % zones
+  int node_replicas = 8;  // and on node i / node_replicas
+};
+Result<std::vector<Fault>> parse_faults(const Json& json, const FaultPlaces& places,
                                         const std::string& origin);
 
 }  // namespace pelton::simulator

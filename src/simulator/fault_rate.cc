@@ -21,6 +21,20 @@ constexpr std::array<std::string_view, 6> kKeys = {"cause",  "of",    "mtbf_s",
 constexpr size_t kRatesMax = 32;
 constexpr double kTimeMax_s = 1e10;
 
+// A key whose value is of another kind would silently be its default; empty: there is none.
+std::string wrong_kind(const Json& one) {
+  for (const auto& [key, value] : one.as_object()) {
+    const bool is_text = key == "cause" || key == "of";
+    const bool is_switch = key == "even";
+    if (is_text && !value.is_string()) return fmt::format("needs a text as its '{}'", key);
+    if (is_switch && !value.is_bool()) return fmt::format("needs true or false as '{}'", key);
+    if (!is_text && !is_switch && !value.is_number()) {
+      return fmt::format("needs a number as its '{}'", key);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<FaultRate>> parse_fault_rates(const Json& json, const std::string& origin) {
@@ -41,6 +55,8 @@ Result<std::vector<FaultRate>> parse_fault_rates(const Json& json, const std::st
                           "has a key '{}'; there are cause, of, mtbf_s, down_s, share, even", key));
       }
     }
+    const std::string wrong = wrong_kind(one);
+    if (!wrong.empty()) return bad(i, wrong);
     FaultRate rate{.cause = one.string("cause").value_or("")};
     const std::string of = one.string("of").value_or("replica");
     const auto* const found =

@@ -81,6 +81,21 @@ std::string scaling_text(const SimulationResult& result) {
       counts.replicas_most, counts.started, counts.direction_changes);
 }
 
+// What is heard sooner here than in a fleet of processes.
+std::string freshness_text(const SimulationOptions& options) {
+  const bool knows_replicas = options.dispatch == Dispatcher::Policy::kCost &&
+                              options.report_s == 0 && !options.has_network() &&
+                              (options.autoscaling || options.replica_count > 1);
+  std::string text;
+  if (knows_replicas) {
+    text += "the router sees replicas as they are: --report-interval 100 is what gateways hear\n";
+  }
+  if (options.autoscaling && options.autoscaling->facts_delay_s == 0) {
+    text += "the autoscaler's facts are of the very moment: --facts-delay makes them older\n";
+  }
+  return text;
+}
+
 bool travels(const SimulationOptions& options) {
   for (const kv::GroupCapacity& group : options.replica.capacity.groups) {
     if (group.block_counts[kv::kHost] > 0) return true;
@@ -159,7 +174,7 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       "{}, with {:.1f} of {} sequences ({:.0f} %); {} steps "
       "({} failed)\n"
       "{}{}{}prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "{}{}{}{}{}modelled, not measured; {:.0f} times faster than real\n",
+      "{}{}{}{}{}{}modelled, not measured; {:.0f} times faster than real\n",
       options.replica_count, options.replica_count == 1 ? "" : "s", load,
       busy_text(all, replicas, result.duration_s), rows, slots, rows / slots * 100, all.steps,
       all.steps_failed, scaling_text(result), spread_text(options, result), zones_text(result),
@@ -167,7 +182,7 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, drafts_text(all.scheduler), adapters_text(all.adapters),
       predictions_text(result), travel_text(options, result), network_text(result),
-      result.duration_s / std::max(took_s, 1e-9));
+      freshness_text(options), result.duration_s / std::max(took_s, 1e-9));
 }
 
 std::string network_text(const SimulationResult& result) {

@@ -44,6 +44,23 @@ TEST(FleetText, OfARunInWhichNothingHappened) {
   EXPECT_THAT(fleet_text(options, result, "none", 1), HasSubstr("1 replica: load none"));
 }
 
+// What is fresher than in a fleet of processes is said.
+TEST(FleetText, SaysWhatIsHeardSoonerThanInReality) {
+  SimulationOptions options;
+  options.replica_count = 2;
+  options.replica.capacity.sequences_max = 8;
+  options.dispatch = Dispatcher::Policy::kCost;
+  SimulationResult result;
+  result.replicas.resize(2);
+  EXPECT_THAT(fleet_text(options, result, "", 1), HasSubstr("--report-interval 100"));
+  options.report_s = 0.1;
+  EXPECT_THAT(fleet_text(options, result, "", 1), testing::Not(HasSubstr("--report-interval")));
+  options.autoscaling.emplace();
+  EXPECT_THAT(fleet_text(options, result, "", 1), HasSubstr("--facts-delay"));
+  options.autoscaling->facts_delay_s = 1;
+  EXPECT_THAT(fleet_text(options, result, "", 1), testing::Not(HasSubstr("--facts-delay")));
+}
+
 // All was refused at once: no time has gone by that a step could have run in.
 TEST(FleetText, OfARunThatTookNoTime) {
   SimulationOptions options;

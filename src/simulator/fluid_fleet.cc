@@ -293,6 +293,12 @@ std::optional<Error> fluid_refusal(const SimulationOptions& options) {
   if (options.replica.capacity.draft_tokens_max > 0) {
     return no("speculative-tokens", "speculation (--speculative-tokens)");
   }
+  const auto has_host = [](const kv::GroupCapacity& group) {
+    return group.block_counts[kv::kHost] > 0;
+  };
+  if (std::ranges::any_of(options.replica.capacity.groups, has_host)) {
+    return no("swap-space", "a tier of the KV cache behind the device (--swap-space)");
+  }
   if (options.gateways > 1 || options.report_s > 0) {
     return no("gateways", "what gateways know of replicas (--gateways, --report-interval)");
   }
@@ -306,6 +312,9 @@ std::optional<Error> fluid_refusal(const SimulationOptions& options) {
   for (const Fault& fault : options.faults) {
     if (fault.kind == Fault::Kind::kStepError) return no("faults", "a fault 'step_error'");
     if (fault.kind == Fault::Kind::kFactsCut) return no("faults", "a fault 'facts_cut'");
+    if (fault.kind == Fault::Kind::kAutoscalerDown) {
+      return no("faults", "a fault 'autoscaler_down'");
+    }
   }
   return std::nullopt;
 }

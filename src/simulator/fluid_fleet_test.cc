@@ -165,6 +165,9 @@ TEST(FluidFleet, WhatIsNotModelledIsRefusedByName) {
   options = fleet_of(2, 8);
   options.replica.capacity.draft_tokens_max = 3;
   EXPECT_THAT(refused(options), HasSubstr("--speculative-tokens"));
+  options = fleet_of(2, 8);
+  options.replica.capacity.groups[0].block_counts[kv::kHost] = 9;
+  EXPECT_THAT(refused(options), HasSubstr("--swap-space"));
 }
 
 // As at the fidelity of steps.

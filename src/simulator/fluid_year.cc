@@ -310,6 +310,9 @@ Result<void> check(const YearOptions& options) {
     refusal->message = "--days: " + refusal->message.substr(0, refusal->message.rfind(": use "));
     return *refusal;
   }
+  if (options.fleet.concurrency_max) {
+    return bad("max-concurrency", "a year's load is a rate, which no --max-concurrency bounds");
+  }
   if (!options.fleet.faults.empty()) {
     return bad("faults", "a year has faults by their rates, not by their moments");
   }

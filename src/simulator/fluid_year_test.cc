@@ -119,6 +119,13 @@ TEST(FluidYear, WhatIsNotModelledIsRefusedByName) {
   year.fleet.autoscaling.reset();
   EXPECT_THAT(simulate_year(year, l4_times()).error().message, HasSubstr("scaled"));
   year = a_year(2);
+  year.fleet.concurrency_max = 4;
+  EXPECT_THAT(simulate_year(year, l4_times()).error().message, HasSubstr("--max-concurrency"));
+  year = a_year(2);
+  ASSERT_FALSE(year.fleet.replica.capacity.groups.empty());
+  year.fleet.replica.capacity.groups[0].block_counts[kv::kHost] = 9;
+  EXPECT_THAT(simulate_year(year, l4_times()).error().message, HasSubstr("--swap-space"));
+  year = a_year(2);
   year.arrivals.rate = std::nan("");
   EXPECT_FALSE(simulate_year(year, l4_times()).ok());
 }
@@ -129,8 +136,12 @@ TEST(FaultRates, BadOnesAreRefused) {
   for (const char* const text :
        {R"({})", R"([1])", R"([{"cause": "a"}])", R"([{"cause": "a", "mtbf_s": -1}])",
         R"([{"cause": "a", "mtbf_s": 9, "of": "planet"}])", R"([{"mtbf_s": 9}])",
-        R"([{"cause": "a", "mtbf_s": 9, "share": 2}])",
-        R"([{"cause": "a", "mtbf_s": 9, "x": 1}])"}) {
+        R"([{"cause": "a", "mtbf_s": 9, "share": 2}])", R"([{"cause": "a", "mtbf_s": 9, "x": 1}])",
+        // Of a wrong kind: each would be its default.
+        R"([{"cause": "a", "mtbf_s": 9, "share": "half"}])",
+        R"([{"cause": "a", "mtbf_s": 9, "down_s": "3600"}])",
+        R"([{"cause": "a", "mtbf_s": 9, "even": 1}])",
+        R"([{"cause": "a", "mtbf_s": 9, "of": 3}])"}) {
     EXPECT_FALSE(parse(text).ok()) << text;
   }
 }

@@ -267,7 +267,7 @@ TEST(SimulatedNetwork, WhatCannotBeIsRefused) {
   options.faults = {{.kind = Fault::Kind::kFactsCut, .at_s = 1, .until_s = 2}};
   EXPECT_NE(refusal(options).find("only where a fleet is scaled"), std::string::npos);
   const auto parsed = [](const std::string& text) {
-    return parse_faults(*Json::parse(text), 2, "f.json");
+    return parse_faults(*Json::parse(text), {.replicas = 2}, "f.json");
   };
   const Result<std::vector<Fault>> sound = parsed(
       R"([{"kind":"cut","replica":1,"gateway":0,"at_s":1,"until_s":2},

@@ -28,12 +28,38 @@ double standard_normal(double first, double second) {
          std::cos(2 * std::numbers::pi * second);
 }
 
+// Of a start alone.
+double fetched_per_s(const StartPhase& phase) {
+  return phase.shared_bytes_per_s > 0 ? std::min(phase.bytes_per_s, phase.shared_bytes_per_s)
+                                      : phase.bytes_per_s;
+}
+
+Result<void> check_phases(const std::vector<StartPhase>& phases) {
+  constexpr double kDay_s = 86'400;
+  int fetching = 0;
+  for (const StartPhase& phase : phases) {
+    const bool is_time =
+        phase.seconds >= 0 && phase.seconds <= kDay_s && phase.p90_s >= 0 && phase.p90_s <= kDay_s;
+    const bool is_fetch = phase.bytes > 0 && phase.bytes_per_s > 0 && phase.shared_bytes_per_s >= 0;
+    fetching += phase.bytes != 0 ? 1 : 0;
+    if (is_time && (phase.bytes == 0 || is_fetch) && fetching < 2) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("phase '{}' must take 0 to 86400 seconds, and one at most fetches", phase.name),
+        "phases"};
+  }
+  return {};
+}
+
 }  // namespace
 
 double Autoscaling::start_seconds() const {
   if (phases.empty()) return start_s;
   double sum = 0;
-  for (const StartPhase& phase : phases) sum += phase.seconds;
+  for (const StartPhase& phase : phases) {
+    sum += phase.seconds;
+    if (phase.bytes > 0) sum += phase.bytes / fetched_per_s(phase);
+  }
   return sum;
 }
 
@@ -56,13 +82,7 @@ Result<void> Autoscaling::check() const {
   if (!(start_seconds() >= 1e-3 && start_seconds() <= kDay_s)) {
     return bad("start_seconds", "a start must take 0.001 to 86400 seconds");
   }
-  for (const StartPhase& phase : phases) {
-    if (phase.seconds >= 0 && phase.seconds <= kDay_s && phase.p90_s >= 0 &&
-        phase.p90_s <= kDay_s) {
-      continue;
-    }
-    return bad("phases", fmt::format("phase '{}' must take 0 to 86400 seconds", phase.name));
-  }
+  TRY(check_phases(phases));
   if (!(tick_s >= 0.01 && tick_s <= 3600)) return bad("tick_s", "tick_s must be 0.01 to 3600");
   if (!(facts_delay_s >= 0 && facts_delay_s <= 600)) {
     return bad("facts-delay", "facts-delay must be 0 to 600 seconds");
@@ -98,6 +118,11 @@ PoolControl::PoolControl(const Options& options)
       replicas_[i].id = id_of(replicas_[i]);
     }
   };
+  for (const StartPhase& phase : asked.phases) {
+    if (phase.bytes <= 0) continue;
+    fetches_.emplace(StartFetches::Options{.bytes_per_s = phase.bytes_per_s,
+                                           .shared_bytes_per_s = phase.shared_bytes_per_s});
+  }
   stood(prefill_max, asked.replicas);
   stood(0, asked.prefill_replicas);
   most_ = asked.replicas + asked.prefill_replicas;
@@ -263,8 +288,18 @@ int64_t PoolControl::order(Replica& replica, int64_t now_ns) {
       const double sigma = std::log(phase.p90_s / phase.seconds) / kNormal_p90;
       takes_s *= std::exp(sigma * standard_normal(first, second));
     }
+    const double begin_s = after_s;
+    if (phase.bytes > 0) takes_s += phase.bytes / fetched_per_s(phase);
     after_s += takes_s * start_factor_;
     replica.progress_ns.push_back(now_ns + static_cast<int64_t>(after_s * 1e9));
+    if (replica.fetches) {
+      replica.behind_ns.push_back(static_cast<int64_t>((after_s - begin_s) * 1e9));
+    } else if (phase.bytes > 0) {
+      replica.fetches = replica.progress_ns.size() - 1;
+      fetches_->begin(static_cast<int>(&replica - replicas_.data()),
+                      now_ns + static_cast<int64_t>((begin_s + phase.seconds) * 1e9),
+                      phase.bytes * start_factor_);
+    }
   }
   replica.ready_ns = replica.progress_ns.back();
   replica.progress_ns.pop_back();
@@ -274,6 +309,30 @@ int64_t PoolControl::order(Replica& replica, int64_t now_ns) {
   }
   ++started_;
   return replica.ready_ns;
+}
+
+// Starts that fetch at the same time slow each other down: their later phases move with that.
+void PoolControl::follow_fetches(int64_t now_ns, std::vector<Start>& starts) {
+  if (!fetches_) return;
+  for (const StartFetches::End& end : fetches_->ends(now_ns)) {
+    Replica& one = replicas_[static_cast<size_t>(end.replica)];
+    if (one.phase != Phase::kOrdered || !one.fetches) continue;
+    const int64_t before_ns = one.ready_ns;
+    one.progress_ns.resize(*one.fetches);
+    one.progress_ns.push_back(end.at_ns);
+    for (const int64_t takes_ns : one.behind_ns) {
+      one.progress_ns.push_back(one.progress_ns.back() + takes_ns);
+    }
+    // What became sooner by a start that was given up is seen at the next decision.
+    one.ready_ns = std::max(one.progress_ns.back(), now_ns);
+    one.progress_ns.pop_back();
+    const auto known = std::ranges::find(starts, end.replica, &Start::replica);
+    if (known != starts.end()) {
+      known->ready_ns = one.ready_ns;
+    } else if (one.ready_ns != before_ns) {
+      starts.push_back({end.replica, one.ready_ns});
+    }
+  }
 }
 
 // As launch/fleet_scaler does: 1 s until the next attempt, then twice as long each time, to 60 s.
@@ -289,6 +348,7 @@ void PoolControl::note_failed_start(Side& side, int64_t now_ns) {
 void PoolControl::begin_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) ++stock_outs_;
   if (fault.kind == Fault::Kind::kFactsCut) ++cuts_;
+  if (fault.kind == Fault::Kind::kAutoscalerDown) ++downs_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = fault.factor;
   if (fault.kind == Fault::Kind::kStartError) starts_to_fail_ += fault.count;
 }
@@ -296,13 +356,20 @@ void PoolControl::begin_fault(const Fault& fault) {
 void PoolControl::end_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) --stock_outs_;
   if (fault.kind == Fault::Kind::kFactsCut) --cuts_;
+  if (fault.kind == Fault::Kind::kAutoscalerDown) --downs_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = 1;
 }
 
 std::vector<PoolControl::Start> PoolControl::decide(int64_t now_ns,
                                                     std::span<const ReplicaState> replicas) {
   std::vector<Start> starts;
+  if (downs_ > 0) {  // nobody decides
+    pass(now_ns);
+    follow_fetches(now_ns, starts);
+    return starts;
+  }
   for (Side& side : sides_) decide(side, now_ns, replicas, starts);
+  follow_fetches(now_ns, starts);
   note_sample(now_ns);
   return starts;
 }
@@ -426,6 +493,7 @@ void PoolControl::note_gone(int replica, int64_t now_ns) {
 
 void PoolControl::end(Replica& one, int64_t now_ns) {
   if (one.phase == Phase::kGone) return;
+  if (fetches_) fetches_->cancel(static_cast<int>(&one - replicas_.data()), now_ns);
   one.phase = Phase::kGone;
   past_.push_back({.from_ns = std::max<int64_t>(one.ordered_ns, 0), .to_ns = now_ns});
 }

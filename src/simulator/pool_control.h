@@ -23,6 +23,7 @@
 #include "simulator/dispatcher.h"
 #include "simulator/fault.h"
 #include "simulator/scaling_history.h"
+#include "simulator/start_fetches.h"
 
 namespace pelton::simulator {
 
@@ -32,6 +33,11 @@ struct StartPhase {
   std::string name;
   double seconds = 0;
   double p90_s = 0;  // not above `seconds`: it always takes as long
+  // Instead of `seconds`: so many bytes, which a start fetches so fast, and all starts together
+  // (0: no bound). One phase of a start at most.
+  double bytes = 0;
+  double bytes_per_s = 0;
+  double shared_bytes_per_s = 0;
 };
 
 // As asked of a simulation.
@@ -60,7 +66,7 @@ struct Autoscaling {
   // Of both roles, at most; those that compute prompts come first.
   int prefill_max() const { return policy.prefill ? policy.prefill->replicas_max : 0; }
   int replicas_max() const { return prefill_max() + policy.replicas_max; }
-  // Of a start, by its phases' medians.
+  // Of a start that no other one slows down, by its phases' medians.
   double start_seconds() const;
   // Errors: kInvalidArgument.
   Result<void> check() const;
@@ -145,8 +151,12 @@ class PoolControl {
     int64_t starts = 0;
     std::string id;                    // its place and which start of it
     std::vector<int64_t> progress_ns;  // the ends of its phases, but the last one's
-    bool fails = false;                // when it should be ready
-    bool stands_by = false;            // of kOrdered: it will be kStandby
+    // Of a phase that fetches bytes: its place among the phases, and what the phases behind it
+    // take.
+    std::optional<size_t> fetches;
+    std::vector<int64_t> behind_ns = {};
+    bool fails = false;      // when it should be ready
+    bool stands_by = false;  // of kOrdered: it will be kStandby
   };
 
   // Of replicas of one role, which have places of their own.
@@ -188,6 +198,7 @@ class PoolControl {
   std::string id_of(const Replica& replica) const;
   size_t place_of(const std::string& id) const;
   int64_t order(Replica& replica, int64_t now_ns);
+  void follow_fetches(int64_t now_ns, std::vector<Start>& starts);
   void carry_out(const autoscaler::PoolDecision& decision, int64_t now_ns);
   void end(Replica& replica, int64_t now_ns);
   int standby() const;
@@ -209,6 +220,7 @@ class PoolControl {
   };
   std::vector<Past> past_;  // of replicas that are gone
   uint64_t draws_ = 0;
+  std::optional<StartFetches> fetches_;
   int most_ = 0;
   int started_ = 0;
   int direction_changes_ = 0;
@@ -217,6 +229,7 @@ class PoolControl {
   double start_factor_ = 1;  // of starts ordered now
   int starts_to_fail_ = 0;
   int cuts_ = 0;            // of facts, under way
+  int downs_ = 0;           // of the autoscaler, under way
   std::deque<Heard> sent_;  // facts on their way, in the order of their sending
   std::optional<Heard> heard_;
   uint64_t facts_drawn_ = 0;

@@ -34,7 +34,9 @@ TEST(PublishedTables, All72CellsAreComparedAndTheFitHolds) {
   const Errors errors = errors_of(cells);
   fmt::print("72 cells: median error {:.1f} %, largest {:.1f} %\n", errors.median * 100,
              errors.largest * 100);
-  EXPECT_LT(errors.median, 0.25);
+  // What issue 37 asks: no worse than when the factors were fitted.
+  EXPECT_LT(errors.median, 0.165);
+  EXPECT_LT(errors.largest, 0.615);
 }
 
 // The range that a plan for such an instance gives is this error.

@@ -462,7 +462,7 @@ TEST(SimulationProperty, EveryRequestEndsOnce) {
 
 TEST(Fault, FilesAreCheckedFieldByField) {
   const auto refuse = [](const std::string& text) {
-    return parse_faults(*Json::parse(text), 2, "f.json").error().message;
+    return parse_faults(*Json::parse(text), {.replicas = 2}, "f.json").error().message;
   };
   EXPECT_THAT(refuse("{}"), HasSubstr("list"));
   EXPECT_THAT(refuse(R"([{"kind":"rain"}])"), HasSubstr("faults[0].kind"));
@@ -474,8 +474,35 @@ TEST(Fault, FilesAreCheckedFieldByField) {
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"until_s":"5"}])"), HasSubstr("until_s"));
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"replica":0.5}])"), HasSubstr("replica"));
   EXPECT_THAT(refuse("[3]"), HasSubstr("faults[0] must be an object"));
-  EXPECT_EQ(parse_faults(*Json::parse(R"([{"kind":"slow","at_s":5,"factor":2}])"), 2, "f")->size(),
-            1u);
+  EXPECT_EQ(
+      parse_faults(*Json::parse(R"([{"kind":"slow","at_s":5,"factor":2}])"), {.replicas = 2}, "f")
+          ->size(),
+      1u);
+}
+
+// What a node or a zone has goes at once.
+TEST(Fault, ANodeOrAZoneIsEachReplicaThatStandsThere) {
+  const auto parse = [](const char* text) {
+    return parse_faults(*Json::parse(text), {.replicas = 11, .zones = 3}, "f.json");
+  };
+  const auto replicas = [&](const char* text) {
+    std::vector<int> found;
+    const Result<std::vector<Fault>> faults = parse(text);
+    if (!faults.ok()) return found;
+    for (const Fault& one : *faults) found.push_back(one.replica);
+    return found;
+  };
+  EXPECT_THAT(replicas(R"([{"kind":"crash","at_s":3,"node":1}])"), testing::ElementsAre(8, 9, 10));
+  EXPECT_THAT(replicas(R"([{"kind":"slow","at_s":3,"factor":2,"zone":2}])"),
+              testing::ElementsAre(2, 5, 8));
+  for (const auto& [text, what] :
+       {std::pair(R"([{"kind":"crash","at_s":3,"node":2}])", "0 to 1"),
+        {R"([{"kind":"crash","at_s":3,"zone":3}])", "0 to 2"},
+        {R"([{"kind":"crash","at_s":3,"zone":0,"node":0}])", "beside"},
+        {R"([{"kind":"crash","at_s":3,"zone":0,"replica":0}])", "beside"},
+        {R"([{"kind":"stock_out","at_s":3,"zone":0}])", "whole fleet"}}) {
+    EXPECT_THAT(parse(text).error().message, HasSubstr(what)) << text;
+  }
 }
 
 }  // namespace

@@ -7,18 +7,23 @@
 #include <fmt/ranges.h>
 
 #include "base/file.h"
+#include "cli/command_line.h"
 
 namespace pelton::workload {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr size_t kFileBytesMax = size_t{1} << 30;
-constexpr std::string_view kKeys[] = {
-    "name",         "dataset",       "preset", "input_tokens", "output_tokens",
-    "range_ratio",  "prefix_tokens", "turns",  "think_s",      "prefix_count",
-    "file",         "speed",         "count",  "rate",         "burstiness",
-    "ramp",         "day",           "spikes", "seed",         "concurrency_max",
-    "suffix_tokens"};
+// Keys, and the data sets for which they say anything: r(andom), p(refix_repetition), s(haregpt),
+// c(ustom), t(race). Whether there is a `file` parse_spec() says.
+constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
+    {"name", "rpsct"},       {"dataset", "rpsct"},    {"preset", "r"},
+    {"input_tokens", "r"},   {"output_tokens", "rp"}, {"range_ratio", "r"},
+    {"prefix_tokens", "rp"}, {"turns", "rsc"},        {"think_s", "rsc"},
+    {"prefix_count", "p"},   {"suffix_tokens", "p"},  {"file", "rpsct"},
+    {"speed", "t"},          {"count", "rpsct"},      {"rate", "rpsc"},
+    {"burstiness", "rpsc"},  {"ramp", "rpsc"},        {"day", "rpsc"},
+    {"spikes", "rpsc"},      {"seed", "rpsct"},       {"concurrency_max", "rpsct"}};
 constexpr std::pair<WorkloadSpec::Dataset, std::string_view> kDatasets[] = {
     {WorkloadSpec::Dataset::kRandom, "random"},
     {WorkloadSpec::Dataset::kPrefixRepetition, "prefix_repetition"},
@@ -67,12 +72,33 @@ class Fields {
   const std::string& origin_;
 };
 
-Result<void> read_keys(const Fields& fields) {
-  if (!fields.json().is_object()) return fields.bad("", "must be an object");
+// That an object within a workload has no other keys than these.
+Result<void> expect_only(const Fields& fields, const std::string& what,
+                         const std::vector<std::string>& keys) {
+  if (!fields.json().is_object()) return fields.bad(what, "must be an object");
   for (const Json::Member& member : fields.json().as_object()) {
-    if (std::find(std::begin(kKeys), std::end(kKeys), member.key) != std::end(kKeys)) continue;
-    return fields.bad(member.key,
-                      fmt::format("is no key of a workload; those are {}", fmt::join(kKeys, ", ")));
+    if (std::ranges::find(keys, member.key) != keys.end()) continue;
+    const std::optional<std::string> near = cli::nearest(member.key, keys);
+    return fields.bad(member.key, fmt::format("is no key of {}{}; those are {}", what,
+                                              near ? "; did you mean '" + *near + "'?" : "",
+                                              fmt::join(keys, ", ")));
+  }
+  return {};
+}
+
+Result<void> read_keys(const Fields& fields) {
+  std::vector<std::string> keys;
+  for (const auto& [key, datasets] : kKeys) keys.emplace_back(key);
+  return expect_only(fields, "a workload", keys);
+}
+
+// A key that says nothing of this data set would be another workload than its author thinks.
+Result<void> check_effects(const Fields& fields, std::string_view dataset) {
+  for (const auto& [key, datasets] : kKeys) {
+    if (fields.json().find(key) == nullptr || datasets.find(dataset.front()) != datasets.npos) {
+      continue;
+    }
+    return fields.bad(key, fmt::format("has no effect on the data set {}", dataset));
   }
   return {};
 }
@@ -106,8 +132,8 @@ Result<void> read_spikes(const Fields& fields, std::vector<Spike>& into) {
     return fields.bad("spikes", fmt::format("must be a list of at most {}", kSpikesMax));
   }
   for (const Json& one : spikes->as_array()) {
-    if (!one.is_object()) return fields.bad("spikes", "must hold objects");
     const Fields inner(one, fields.origin());
+    TRY(expect_only(inner, "spikes", {"at_s", "for_s", "rps"}));
     Spike& spike = into.emplace_back();
     TRY(inner.number("at_s", 0, 1e9, spike.at_s));
     TRY(inner.number("for_s", 1e-3, 1e9, spike.for_s));
@@ -126,6 +152,7 @@ Result<void> read_arrivals(const Fields& fields, WorkloadSpec& spec) {
   TRY(fields.number("burstiness", 1e-3, 1e6, arrivals.burstiness));
   if (const Json* const ramp = fields.json().find("ramp")) {
     const Fields inner(*ramp, fields.origin());
+    TRY(expect_only(inner, "ramp", {"shape", "start_rps", "end_rps"}));
     TRY_ASSIGN(const std::string shape, inner.text("shape", "linear"));
     if (shape != "linear" && shape != "exponential") {
       return inner.bad("shape", "must be linear or exponential");
@@ -137,6 +164,7 @@ Result<void> read_arrivals(const Fields& fields, WorkloadSpec& spec) {
   }
   if (const Json* const day = fields.json().find("day")) {
     const Fields inner(*day, fields.origin());
+    TRY(expect_only(inner, "day", {"swing", "period_s"}));
     arrivals.day.emplace();
     TRY(inner.number("swing", 0, 1, arrivals.day->swing));
     TRY(inner.number("period_s", 1e-3, 1e9, arrivals.day->period_s));
@@ -220,6 +248,7 @@ Result<WorkloadSpec> parse_spec(const Json& json, const std::string& origin) {
     return fields.bad("dataset", "must be random, prefix_repetition, sharegpt, custom or trace");
   }
   spec.dataset = found->first;
+  TRY(check_effects(fields, dataset));
   TRY_ASSIGN(spec.file, fields.text("file", ""));
   const bool is_made = spec.dataset == WorkloadSpec::Dataset::kRandom ||
                        spec.dataset == WorkloadSpec::Dataset::kPrefixRepetition;

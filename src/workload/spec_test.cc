@@ -38,6 +38,25 @@ TEST(WorkloadSpec, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THAT(parse(R"({"file":"a"})").error().message, HasSubstr("of no use"));
   EXPECT_THAT(parse(R"({"ramp":{"shape":"round"}})").error().message, HasSubstr("exponential"));
   EXPECT_THAT(parse("[]").error().message, HasSubstr("object"));
+  EXPECT_THAT(parse(R"({"inptu_tokens":5})").error().message, HasSubstr("'input_tokens'?"));
+}
+
+// What is within an object, and what means nothing for this data set, too.
+TEST(WorkloadSpec, RefusesKeysThatWouldBeIgnored) {
+  const auto error = [](const char* text) {
+    const Result<WorkloadSpec> spec = parse(text);
+    return spec.ok() ? std::string("taken") : spec.error().message;
+  };
+  EXPECT_THAT(error(R"({"ramp":{"start_rps":1,"stop_rps":9}})"), HasSubstr("'stop_rps'"));
+  EXPECT_THAT(error(R"({"day":{"swin":0.5}})"), HasSubstr("did you mean 'swing'?"));
+  EXPECT_THAT(error(R"({"day":0.5})"), HasSubstr("object"));
+  EXPECT_THAT(error(R"({"spikes":[{"at_s":1,"fors":9,"rps":3}]})"), HasSubstr("'for_s'?"));
+  EXPECT_THAT(error(R"({"suffix_tokens":5})"), HasSubstr("no effect on the data set random"));
+  EXPECT_THAT(error(R"({"dataset":"prefix_repetition","input_tokens":5})"),
+              HasSubstr("'input_tokens' has no effect"));
+  EXPECT_THAT(error(R"({"dataset":"trace","file":"f","rate":5})"), HasSubstr("'rate'"));
+  EXPECT_THAT(error(R"({"speed":2})"), HasSubstr("'speed'"));
+  EXPECT_EQ(error(R"({"dataset":"trace","file":"f","speed":2})"), "taken");
 }
 
 }  // namespace
