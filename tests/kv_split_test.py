@@ -4,6 +4,7 @@ cross are those of the formula, and whoever is killed in between costs no answer
 
 usage: kv_split_test.py BINARY
 """
+import collections
 import concurrent.futures
 import json
 import os
@@ -13,6 +14,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -48,13 +50,15 @@ class SplitFleet(peers.PeerFleet):
     """Workers of these roles, in their order."""
     roles = ()
     contexts = {}  # of some of them, in tokens
+    more = {}  # flags of some of them
 
     def start(self, i):
         self.admins = getattr(self, "admins", {})
         self.admins[i] = peers.free_port()
         common = [str(self.contexts.get(i, word)) if word == "768" else word for word in COMMON]
         self.workers[i] = Process("serve", BOX, *common, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
-                                  "--fleet-key-file", self.key, "--admin-port", self.admins[i], "--fleet-role", self.roles[i])
+                                  "--fleet-key-file", self.key, "--admin-port", self.admins[i], "--fleet-role", self.roles[i],
+                                  *self.more.get(i, ()))
 
     def splits(self, outcome):
         return self.metric("splits_total", outcome=outcome)
@@ -70,9 +74,17 @@ class Split(unittest.TestCase):
             cls.growing = [cls.tokens_asked(alone.port, n, seed=1) for n in GROWING]
             cls.several = choices(alone.port, body(0, n=2))
             cls.short = choices(alone.port, body(0, max_completion_tokens=1))
+            cls.unbounded = choices(alone.port, cls.unbounded_body())
+            cls.prompt_tokens = max(json.loads(ask(alone.port, "POST", CHAT, body(number, max_completion_tokens=1))[1])["usage"]["prompt_tokens"]
+                                    for number in range(3))
             cls.response = cls.texts_of(ask(alone.port, "POST", "/v1/responses", cls.response_body())[1])
         finally:
             alone.end()
+
+    @staticmethod
+    def unbounded_body():
+        """Goes on to the end of its worker's context."""
+        return {name: value for name, value in body(0).items() if name != "max_completion_tokens"}
 
     @staticmethod
     def response_body():
@@ -93,10 +105,15 @@ class Split(unittest.TestCase):
         assert status == 200, text
         return json.loads(text)["choices"][0]["text"]
 
-    def fleet(self, roles, pool, serve=PEER, contexts=None):
+    @staticmethod
+    def refusals(fleet):
+        """Of workers that were full, by request."""
+        return collections.Counter(re.findall(r"request (\S+) attempt \d+ at worker \S+ is over: status 429", "".join(fleet.gateway.log)))
+
+    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}})
+        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}, "more": more or {}})
         fleet = kind(scratch.name, len(roles), serve=serve, pool=f'tokenizer = "{BOX}"\n{pool}')
         self.addCleanup(fleet.close)
         return fleet
@@ -219,19 +236,54 @@ class Split(unittest.TestCase):
 
     def test_whoever_is_killed_costs_no_answer(self):
         """KV-20, FT-30."""
-        fleet = self.fleet(("prefill", "decode", "both"), 'split = "always"\n')
+        for handoff in ("warm", "first"):
+            self.check_killed(self.fleet(("prefill", "decode", "both"), f'split = "always"\nhandoff = "{handoff}"\n'), (0, 1))
+        # Nobody else goes on with answers: the one that has computed their prompts does.
+        self.check_killed(self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n'), (1,))
+
+    def check_killed(self, fleet, victims):
         rounds = 12 if FULL else 1
         for number in range(rounds):
-            for killed in (0, 1):
+            for killed in victims:
                 with concurrent.futures.ThreadPoolExecutor(4) as pool:
                     answers = [pool.submit(choices, fleet.gateway.port, body(one)) for one in range(8)]
                     time.sleep(0.08 + 0.02 * number)
                     fleet.kill(killed)
+                    if len(fleet.workers) == 2:  # what has not begun waits for it
+                        fleet.start(killed)
                     self.assertEqual([one.result() for one in answers], self.alone[:8], (number, killed))
-                fleet.start(killed)
-                self.wait(lambda: fleet.ready() == 3, fleet.rows)
-        for i in range(3):
+                if fleet.workers[killed] is None:
+                    fleet.start(killed)
+                self.wait(lambda: fleet.ready() == len(fleet.workers), fleet.rows)
+        for i in range(len(fleet.workers)):
             self.check_clean(fleet, i)
+
+    def test_full_decoders_leave_the_answer_with_the_first_worker(self):
+        """It has said the first token, and nobody takes the rest."""
+        for handoff in ("first", "warm"):
+            fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n',
+                               serve=(*PEER, "--max-num-queued-reqs", "1"))
+            stop = threading.Event()
+            with concurrent.futures.ThreadPoolExecutor(5) as pool:
+                held = [pool.submit(peers.hold, fleet.workers[1].port, stop) for _ in range(5)]
+                try:
+                    self.wait(lambda: fleet.figure(1, "vllm:num_requests_waiting") > 0, fleet.rows)
+                    for number in range(30):  # until one was sent to it while it was full
+                        self.assertEqual(choices(fleet.gateway.port, body(number % PROMPTS)), self.alone[number % PROMPTS], (handoff, number))
+                        if number >= 3 and (handoff == "warm" or self.refusals(fleet)):
+                            break
+                    stream = events(fleet.gateway.port, CHAT, body(0, stream=True))
+                finally:
+                    stop.set()
+                for one in held:
+                    one.result()
+            self.assertEqual(stream[-1], "[DONE]")
+            self.assertNotIn("error", json.dumps(stream))
+            self.assertTrue(handoff == "warm" or self.refusals(fleet), list(fleet.gateway.log)[-20:])
+            # Whoever was refused did not knock until there was room.
+            self.assertLessEqual(max(self.refusals(fleet).values(), default=0), 1, self.refusals(fleet))
+            for i in range(2):
+                self.check_clean(fleet, i)
 
     def test_auto_splits_where_decoders_are_busy(self):
         """Two rows fill the worker that decodes: a third request's prompt is computed by the other one, which goes on talking until one is free."""
@@ -253,6 +305,30 @@ class Split(unittest.TestCase):
         self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
         self.assertGreater(fleet.splits("handed_over"), 0)
         self.assertGreater(fleet.figure(2, "pelton_kv_peer_fetches_total", kind="begun"), 0)
+
+    def test_an_answer_that_does_not_fit_the_decoder_is_not_split(self):
+        """KV-17: the prompt does, and not what may be said; where that has no bound, not what the first worker would say."""
+        for handoff in ("warm", "first"):
+            for context, asked in ((self.prompt_tokens + 20, [(body(number), self.alone[number]) for number in range(3)]),
+                                   (760, [(self.unbounded_body(), self.unbounded)])):
+                fleet = self.fleet(("prefill", "decode", "both"), f'split = "always"\nhandoff = "{handoff}"\n', contexts={1: context})
+                for one, alone in asked:
+                    self.assertEqual(choices(fleet.gateway.port, one), alone, (handoff, context))
+                self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, (handoff, context))
+                self.assertGreater(fleet.splits("handed_over"), 0, (handoff, context))
+
+    @unittest.skipUnless("avx512" in pathlib.Path("/proc/cpuinfo").read_text(), "this machine has kernels of one kind")
+    def test_workers_of_other_kernels_are_never_a_pair(self):
+        """What one computes is of no use to the other: they are not asked, and an operator sees why."""
+        fleet = self.fleet(("both", "prefill", "decode"), 'split = "always"\n', more={0: ("--kernels", "avx2"), 2: ("--kernels", "avx2")})
+        rows = {row["name"]: row for row in fleet.rows()}
+        self.assertIn("its blocks are of no use to any worker that goes on", rows["w1"]["reason"])
+        alone = [choices(fleet.workers[2].port, body(number)) for number in range(4)]
+        self.assertEqual([choices(fleet.gateway.port, body(number)) for number in range(4)], alone)
+        self.assertGreater(fleet.splits("handed_over"), 0, fleet.rows())
+        for i in range(3):
+            self.assertEqual(fleet.figure(i, "pelton_kv_peer_fetches_total", kind="refused"), 0)
+        self.assertEqual(fleet.figure(1, "vllm:prompt_tokens_total"), 0)
 
     def test_a_decoder_that_is_stopped_leaves_the_first_worker_talking(self):
         fleet = self.fleet(("prefill", "decode"), 'split = "always"\n')

@@ -32,6 +32,12 @@ constexpr double kPatienceShare = 0.5;
 // A disk that failed so often in a row is left alone for so long.
 constexpr int kFailuresMax = 3;
 constexpr int64_t kOffNs = 30'000'000'000;
+// Likewise one of whose reads within so long more than one of a hundred, and more than one, took
+// five times what a request waits for all of its blocks.
+constexpr int64_t kWatchedNs = 10'000'000'000;
+constexpr int64_t kSlowReadNs = 5 * kPatienceNs;
+constexpr int64_t kSlowShare = 100;
+constexpr int64_t kSlowReadsMin = 2;
 // How often a disk that is too slow is asked whether it still is.
 constexpr int64_t kProbeNs = 1'000'000'000;
 
@@ -107,12 +113,13 @@ void DiskTier::begin_writes(int64_t now_ns) {
       continue;
     }
     host.share(block);
-    begin({.direction = Direction::kWrite,
-           .group = wanted.group,
-           .host = block,
-           .slot = taken.front(),
-           .name = wanted.name,
-           .owner = wanted.owner});
+    Transfer& transfer = begin({.direction = Direction::kWrite,
+                                .group = wanted.group,
+                                .host = block,
+                                .slot = taken.front(),
+                                .name = wanted.name,
+                                .owner = wanted.owner});
+    transfer.priority = wanted.priority;
   }
 }
 
@@ -267,7 +274,7 @@ void DiskTier::finish(const kv::TransferResult& result, int64_t now_ns) {
   const bool is_good = result.outcome == Outcome::kDone && !transfer.is_stale;
   if (what.direction == Direction::kWrite) {
     if (is_good) {
-      disk.cache(what.slot, what.name, BlockPool::EvictionPriority::kLast);
+      disk.cache(what.slot, what.name, transfer.priority);
       disk.set_owner(what.slot, what.owner);
     }
   } else if (is_good) {
@@ -319,17 +326,33 @@ void DiskTier::note_outcome(const kv::TransferResult& result, const kv::BlockTra
       break;
     case Outcome::kFailed:
       ++counters_.errors;
-      if (++failures_ < kFailuresMax) break;
-      failures_ = 0;
-      off_until_ns_ = now_ns + kOffNs;
-      ++counters_.times_off;
+      if (++failures_ >= kFailuresMax) leave_alone(now_ns);
       break;
   }
+  if (is_read && !off(now_ns) && is_slow(result, now_ns)) leave_alone(now_ns);
   // What writing takes says something until there is something better.
   const bool says_speed = result.outcome == Outcome::kDone && bytes > 0 && result.ns > 0;
   if (says_speed && (is_read || read_ns_per_byte_ == 0)) {
     note(read_ns_per_byte_, static_cast<double>(result.ns) / static_cast<double>(bytes));
   }
+}
+
+// What it answers after seconds it has answered, and is none the better for it.
+bool DiskTier::is_slow(const kv::TransferResult& read, int64_t now_ns) {
+  if (now_ns - watched_since_ns_ > kWatchedNs) {
+    watched_since_ns_ = now_ns - std::min(read.ns, kWatchedNs);
+    watched_reads_ = slow_reads_ = 0;
+  }
+  ++watched_reads_;
+  if (read.ns > kSlowReadNs) ++slow_reads_;
+  return slow_reads_ >= kSlowReadsMin && slow_reads_ * kSlowShare > watched_reads_;
+}
+
+void DiskTier::leave_alone(int64_t now_ns) {
+  failures_ = 0;
+  watched_reads_ = slow_reads_ = 0;
+  off_until_ns_ = now_ns + kOffNs;
+  ++counters_.times_off;
 }
 
 void DiskTier::note_computed(int tokens, int64_t ns) {

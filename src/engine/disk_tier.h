@@ -31,6 +31,8 @@ class DiskTier {
     int group = 0;
     kv::BlockHash name;
     uint64_t owner = 0;
+    // Of window blocks those of prefix checkpoints are kept longer than those of one prompt's end.
+    kv::BlockPool::EvictionPriority priority = kv::BlockPool::EvictionPriority::kLast;
   };
   void want(const Wanted& wanted);
   // Begins to write what is wanted and in the host's memory. Not while somebody reads.
@@ -77,7 +79,7 @@ class DiskTier {
     int64_t loads = 0;
     int64_t loads_declined = 0;  // computing is quicker
     int64_t loads_late = 0;      // not waited for to the end
-    int64_t times_off = 0;       // it failed so often that it was left alone for a while
+    int64_t times_off = 0;       // it failed so often, or was so slow, that it was left alone
   };
   const Counters& counters() const { return counters_; }
   void note_late() { ++counters_.loads_late; }
@@ -96,6 +98,7 @@ class DiskTier {
     kv::BlockTransfer what;
     std::vector<Load*> waiters;  // of a read
     bool is_stale = false;       // all was forgotten meanwhile
+    kv::BlockPool::EvictionPriority priority = kv::BlockPool::EvictionPriority::kLast;
   };
   struct NameHash {
     size_t operator()(const std::pair<int, uint64_t>& key) const {
@@ -111,6 +114,8 @@ class DiskTier {
   bool pays(int64_t bytes, int tokens) const;
   void note_outcome(const kv::TransferResult& result, const kv::BlockTransfer& what,
                     int64_t now_ns);
+  bool is_slow(const kv::TransferResult& read, int64_t now_ns);
+  void leave_alone(int64_t now_ns);
 
   kv::BlockPools& pools_;
   bool on_ = false;
@@ -127,6 +132,10 @@ class DiskTier {
   double computed_ns_per_token_ = 0;  // likewise
   int64_t probed_ns_ = 0;
   int failures_ = 0;  // one after the other
+  // Reads since then, and those of them that took far too long.
+  int64_t watched_since_ns_ = 0;
+  int64_t watched_reads_ = 0;
+  int64_t slow_reads_ = 0;
   int64_t off_until_ns_ = 0;
   int64_t full_until_ns_ = 0;  // no writes before
   Counters counters_;

@@ -81,6 +81,7 @@ class Engine::Loop {
     if (executor_.peers() != nullptr) executor_.peers()->on_news(nullptr);
     inbox_.stop();
     thread_.join();
+    erase_if_asked();  // whoever waits for it hears of it
   }
 
   Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers,
@@ -94,8 +95,10 @@ class Engine::Loop {
   int64_t busy_since_ns() const { return busy_since_ns_.load(std::memory_order_relaxed); }
   int abandon(const Error& error);
   Ledger ledger() const;
-  void reset_prefix_cache();
-  void erase_tenant(std::string tenant);
+  void erase(std::optional<std::string> tenant, Erased done);
+  bool keeps_blocks() const {
+    return executor_.disk() != nullptr && executor_.disk()->outlives_process();
+  }
   void unpin(std::string id);
   void release_kv_memory();
   const kv::EventLog& kv_events() const { return kv_events_; }
@@ -114,6 +117,12 @@ class Engine::Loop {
     int readers = 0;
   };
 
+  // What is to be forgotten: this tenant's, or all.
+  struct Erasure {
+    std::optional<std::string> tenant;
+    Erased done;
+  };
+
   // An answer the scheduler knows.
   struct Reader {
     // What every token touches.
@@ -127,7 +136,8 @@ class Engine::Loop {
   void turn();
   void exchange_with_disk();
   void exchange_with_peers();
-  void reset_if_asked();
+  void erase_if_asked();
+  void carry_out(Erasure erasure);
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
   void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
@@ -155,11 +165,10 @@ class Engine::Loop {
   Ledger ledger_;      // guarded by stats_mutex_
   EngineStats stats_;  // guarded by stats_mutex_
   std::atomic<int64_t> busy_since_ns_{0};
-  std::atomic<bool> is_reset_asked_{false};
   std::atomic<bool> is_erase_asked_{false};
   std::mutex erase_mutex_;
-  std::vector<std::string> erased_tenants_;  // under it: to be
-  std::vector<std::string> unpinned_;        // ids; likewise
+  std::vector<Erasure> erasures_;      // under it: to be carried out
+  std::vector<std::string> unpinned_;  // ids; likewise
   std::atomic<bool> is_release_asked_{false};
   std::mutex live_mutex_;
   std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
@@ -254,7 +263,7 @@ void Engine::Loop::run() {
                                : all_deferred_ ? inbox_.wait_for(kDeferralLook)
                                                : inbox_.take();
     busy_since_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
-    reset_if_asked();
+    erase_if_asked();
     receive(std::move(delivery.arrivals));
     if (delivery.stop) return stop();
     turn();
@@ -325,15 +334,10 @@ void Engine::Loop::exchange_with_peers() {
   for (const int64_t id : core_.take_peer_cancels()) peers->cancel(id);
 }
 
-void Engine::Loop::reset_prefix_cache() {
-  is_reset_asked_.store(true, std::memory_order_release);
-  inbox_.wake();
-}
-
-void Engine::Loop::erase_tenant(std::string tenant) {
+void Engine::Loop::erase(std::optional<std::string> tenant, Erased done) {
   {
     std::lock_guard lock(erase_mutex_);
-    erased_tenants_.push_back(std::move(tenant));
+    erasures_.push_back({.tenant = std::move(tenant), .done = std::move(done)});
   }
   is_erase_asked_.store(true, std::memory_order_release);
   inbox_.wake();
@@ -349,25 +353,29 @@ void Engine::Loop::unpin(std::string id) {
 }
 
 // Before requests are received: those that come after it was asked find nothing.
-void Engine::Loop::reset_if_asked() {
-  if (is_erase_asked_.exchange(false, std::memory_order_acq_rel)) {
-    std::vector<std::string> tenants;
-    std::vector<std::string> unpinned;
-    {
-      std::lock_guard lock(erase_mutex_);
-      tenants.swap(erased_tenants_);
-      unpinned.swap(unpinned_);
-    }
-    for (const std::string& id : unpinned) core_.unpin(id);
-    kv::BlockTransfers* const disk = executor_.disk();
-    for (const std::string& tenant : tenants) {
-      core_.erase_tenant(tenant);
-      if (disk != nullptr) disk->erase(disk->owner_of(tenant));
-    }
+void Engine::Loop::erase_if_asked() {
+  if (!is_erase_asked_.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<Erasure> erasures;
+  std::vector<std::string> unpinned;
+  {
+    std::lock_guard lock(erase_mutex_);
+    erasures.swap(erasures_);
+    unpinned.swap(unpinned_);
   }
-  if (!is_reset_asked_.exchange(false, std::memory_order_acq_rel)) return;
-  core_.reset_prefix_cache();
-  if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+  for (const std::string& id : unpinned) core_.unpin(id);
+  for (Erasure& erasure : erasures) carry_out(std::move(erasure));
+}
+
+void Engine::Loop::carry_out(Erasure erasure) {
+  erasure.tenant ? core_.erase_tenant(*erasure.tenant) : core_.reset_prefix_cache();
+  kv::BlockTransfers* const disk = executor_.disk();
+  if (disk == nullptr) {
+    if (erasure.done) erasure.done({});
+    return;
+  }
+  std::optional<uint64_t> owner;
+  if (erasure.tenant) owner = disk->owner_of(*erasure.tenant);
+  disk->erase(owner, std::move(erasure.done));
 }
 
 void Engine::Loop::release_kv_memory() {
@@ -388,8 +396,7 @@ void Engine::Loop::release_if_asked() {
       return log_.info("its KV cache and its memory are kept: some blocks are pinned");
     }
   }
-  core_.reset_prefix_cache();
-  if (executor_.disk() != nullptr) executor_.disk()->forget_all();
+  carry_out({});
   if (kv::PeerTransfers* const peers = executor_.peers(); peers != nullptr) {
     peers->revoke_all();
     core_.end_all_offers();
@@ -679,12 +686,16 @@ Ledger Engine::ledger() const {
   return loop_->ledger();
 }
 
-void Engine::reset_prefix_cache() {
-  loop_->reset_prefix_cache();
+void Engine::reset_prefix_cache(Erased done) {
+  loop_->erase(std::nullopt, std::move(done));
 }
 
-void Engine::erase_tenant(std::string tenant) {
-  loop_->erase_tenant(std::move(tenant));
+void Engine::erase_tenant(std::string tenant, Erased done) {
+  loop_->erase(std::move(tenant), std::move(done));
+}
+
+bool Engine::keeps_blocks() const {
+  return loop_->keeps_blocks();
 }
 
 void Engine::unpin(std::string id) {

@@ -131,10 +131,14 @@ class Engine {
   Ledger ledger() const;
 
   // Requests that come from now on find nothing that was computed before, in no tier; but for what
-  // is pinned. Any thread; does not wait.
-  void reset_prefix_cache();
+  // is pinned. Any thread; does not wait. `done`, on any thread: once nothing of it is found by a
+  // later process either, or why that is not so.
+  using Erased = kv::BlockTransfers::Erased;
+  void reset_prefix_cache(Erased done);
   // The same of this tenant's requests.
-  void erase_tenant(std::string tenant);
+  void erase_tenant(std::string tenant, Erased done);
+  // A later process may find what it has computed.
+  bool keeps_blocks() const;
   // What a request of this id has pinned may be evicted from now on.
   void unpin(std::string id);
 

@@ -132,8 +132,10 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
   std::vector<kv::TransferResult> take_results() override {
     return std::exchange(transferred_, {});
   }
-  void forget_all() override {}
-  void erase(uint64_t) override {}
+  void erase(std::optional<uint64_t>, Erased done) override {
+    if (done) done({});
+  }
+  bool outlives_process() const override { return false; }
 
   void check_plan(const StepPlan& plan);
   void check_row(const ScheduledRow& row) const;

@@ -244,6 +244,7 @@ void PeerTier::note_outcome(const Transfer& transfer, const kv::PeerFetched& fet
       ++counters_.nothing;
       return;
     case Outcome::kCancelled:
+      note_given_up(transfer, fetched);
       return;
     case Outcome::kRefused:
       ++counters_.refused;
@@ -257,6 +258,19 @@ void PeerTier::note_outcome(const Transfer& transfer, const kv::PeerFetched& fet
   }
   if (++trouble.failures < kFailuresMax) return;
   trouble = {.failures = 0, .off_until_ns = now_ns + kOffNs};
+}
+
+// A link that is too slow to be waited for is known by what came until then; by nothing at least
+// that all of it would have taken longer.
+void PeerTier::note_given_up(const Transfer& transfer, const kv::PeerFetched& fetched) {
+  int64_t wanted = 0;
+  for (int group = 0; group < transfer.rooms.size(); ++group) {
+    wanted += std::ssize(transfer.rooms[group]) * pools_.spec(group).block_bytes;
+  }
+  const int64_t bytes = fetched.bytes > 0 ? fetched.bytes : wanted;
+  if (fetched.ns <= 0 || bytes == 0) return;
+  const double seen = static_cast<double>(fetched.ns) / static_cast<double>(bytes);
+  if (fetched.bytes > 0 || seen > fetch_ns_per_byte_) note(fetch_ns_per_byte_, seen);
 }
 
 void PeerTier::note_computed(int tokens, int64_t ns) {

@@ -138,6 +138,7 @@ class PeerTier {
   bool take_rooms(kv::PeerFetch& fetch, Load& load);
   bool pays(int64_t bytes, int tokens) const;
   void note_outcome(const Transfer& transfer, const kv::PeerFetched& fetched, int64_t now_ns);
+  void note_given_up(const Transfer& transfer, const kv::PeerFetched& fetched);
 
   kv::BlockPools& pools_;
   bool on_ = false;

@@ -280,6 +280,30 @@ TEST_F(PeerTierTest, WhereComputingIsQuickerItIsComputed) {
   EXPECT_EQ(target_.counters().declined, 1);
 }
 
+// Nobody waits for it to the end: what came until then says how slow it is, as does nothing.
+class PeerLinkTest : public PeerTierTest, public testing::WithParamInterface<size_t> {};
+
+TEST_P(PeerLinkTest, OneThatIsNeverWaitedForIsKnownToBeSlow) {
+  computed_at_source(1);
+  target_.step_ns = 64;  // a nanosecond a token
+  target_.submit(1, 60);
+  for (int i = 0; i < 200 && target_.ends.empty(); ++i) target_.turn();
+  ASSERT_EQ(target_.cancelled.size(), 1u);
+  kv::PeerFetched given_up = carry(target_.fetches.front(), GetParam());
+  given_up.outcome = Outcome::kCancelled;
+  given_up.ns = 1'000'000'000;
+  target_.scheduler.finish_peer_fetch(given_up, target_.now_ns);
+  target_.submit(2, 0);  // what computing takes is known by then
+  finish_target();
+  computed_at_source(3);
+  target_.submit(3, 60);
+  finish_target();
+  EXPECT_EQ(target_.counters().fetches, 1);
+  EXPECT_EQ(target_.counters().declined, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Came, PeerLinkTest, testing::Values(size_t{3}, size_t{0}));
+
 TEST_F(PeerTierTest, APeerThatFailsAgainAndAgainIsLeftAloneForAWhile) {
   for (uint64_t prompt = 0; prompt < 5; ++prompt) {
     target_.submit(prompt, 60);

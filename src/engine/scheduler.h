@@ -219,7 +219,8 @@ class Scheduler {
     kv::BlockHash hash;
     uint64_t owner;
     ThenDisk then_disk;
-    int64_t epoch;  // before the cache was reset nothing is kept
+    kv::BlockPool::EvictionPriority priority;  // there
+    int64_t epoch;                             // before the cache was reset nothing is kept
   };
   // A prompt that stays: its blocks, by group.
   struct Pin {

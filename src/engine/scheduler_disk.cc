@@ -86,7 +86,11 @@ void Scheduler::copy_for_disk() {
     if (!wanted) return;
     const BlockId block = pools_.pool(wanted->group, kv::kDevice).find(wanted->name);
     if (block == kNoBlock) continue;  // evicted meanwhile
-    offload({.group = wanted->group, .block = block, .hash = wanted->name, .owner = wanted->owner},
+    offload({.group = wanted->group,
+             .block = block,
+             .hash = wanted->name,
+             .priority = wanted->priority,
+             .owner = wanted->owner},
             ThenDisk::kYes);
   }
 }
@@ -102,12 +106,13 @@ void Scheduler::want_on_disk(const Sequence& sequence) {
   for (int group = 0; group < pools_.group_count(); ++group) {
     const int last_window = first_seen_block(group, end * capacity_.block_tokens);
     for (int i = 0; i < end; ++i) {
-      const bool is_of_use =
-          i >= last_window || rank_of(group, sequence, i) == kv::BlockPool::EvictionPriority::kLast;
+      const kv::BlockPool::EvictionPriority priority = rank_of(group, sequence, i);
+      const bool is_of_use = i >= last_window || priority == kv::BlockPool::EvictionPriority::kLast;
       if (!is_of_use) continue;
       disk_.want({.group = group,
                   .name = sequence.hashes[static_cast<size_t>(i)],
-                  .owner = sequence.owner});
+                  .owner = sequence.owner,
+                  .priority = priority});
     }
   }
 }

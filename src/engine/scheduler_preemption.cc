@@ -173,6 +173,7 @@ void Scheduler::offload(const kv::BlockPool::Eviction& block, ThenDisk then_disk
                        .hash = block.hash,
                        .owner = block.owner,
                        .then_disk = then_disk,
+                       .priority = block.priority,
                        .epoch = epoch_});
   ++counters_.blocks_offloaded;
 }
@@ -184,7 +185,10 @@ void Scheduler::commit_offload(const Offload& offload, bool failed) {
     host.cache(offload.block, offload.hash, kv::BlockPool::EvictionPriority::kLast);
     if (host.cached(offload.block)) host.set_owner(offload.block, offload.owner);
     if (offload.then_disk == ThenDisk::kYes) {
-      disk_.want({.group = offload.group, .name = offload.hash, .owner = offload.owner});
+      disk_.want({.group = offload.group,
+                  .name = offload.hash,
+                  .owner = offload.owner,
+                  .priority = offload.priority});
     }
   }
   host.give_back({&offload.block, 1});

@@ -200,6 +200,71 @@ TEST_F(Tiers, a_disk_that_fails_is_left_alone_for_a_while) {
   EXPECT_GT(transfers_.size(), tried) << "it is not asked again";
 }
 
+// It does not fail, it takes seconds.
+TEST_F(Tiers, a_disk_of_slow_reads_is_left_alone_for_a_while) {
+  make(capacity(40, 400), kv::DiskWrites::kAll);
+  const Answer first = run(1);
+  for (uint64_t other = 2; other < 12; ++other) run(other);
+  transfer_ns_ = 400'000'000;
+  EXPECT_EQ(run(1).tokens, first.tokens);
+  EXPECT_EQ(disk().errors, 0);
+  EXPECT_EQ(disk().times_off, 1);
+  const size_t tried = transfers_.size();
+  for (uint64_t other = 2; other < 8; ++other) run(other);
+  EXPECT_EQ(transfers_.size(), tried);
+  now_ns_ += 31'000'000'000;
+  transfer_ns_ = 1'000;
+  run(20);
+  EXPECT_GT(transfers_.size(), tried) << "it is not asked again";
+  for (uint64_t other = 2; other < 12; ++other) run(other);
+  EXPECT_EQ(disk().times_off, 1) << "one slow time is held against it for ever";
+}
+
+// A file system that became read-only under it: reads go on, and nobody waits for a write.
+TEST_F(Tiers, a_disk_that_can_only_be_read_ends_nothing) {
+  make(capacity(40, 400), kv::DiskWrites::kAll);
+  const Answer first = run(1);
+  for (uint64_t other = 2; other < 12; ++other) run(other);
+  write_outcome_ = Outcome::kFailed;
+  for (uint64_t other = 20; other < 30; ++other) run(other);
+  EXPECT_GE(disk().times_off, 1);
+  EXPECT_EQ(run(1).tokens, first.tokens);
+  now_ns_ += 31'000'000'000;
+  write_outcome_ = Outcome::kDone;
+  const int64_t written = disk().blocks_written;
+  for (uint64_t other = 30; other < 34; ++other) run(other);
+  EXPECT_GT(disk().blocks_written, written) << "it is not written to again";
+}
+
+// Of two blocks of a window that lie on the disk, the one of a prefix checkpoint stays, though the
+// other one was of use later.
+TEST(DiskTier, what_one_prompt_ended_with_makes_room_for_checkpoints) {
+  kv::BlockPools pools({.groups = {{{.name = "window", .sliding_window = 8}, {8, 8, 2}}}});
+  DiskTier tier(pools);
+  kv::BlockPool& host = pools.pool(0, kv::kHost);
+  kv::BlockPool& disk = pools.pool(0, kv::kDisk);
+  using Priority = kv::BlockPool::EvictionPriority;
+  const auto name = [](uint64_t number) { return kv::BlockHash{.low = number, .high = 1}; };
+  const auto put = [&](uint64_t number, Priority priority) {
+    if (host.find(name(number)) == kv::kNoBlock) {
+      std::vector<BlockId> taken;
+      ASSERT_TRUE(host.take(1, taken));
+      host.cache(taken.front(), name(number), Priority::kLast);
+      host.give_back(taken);
+    }
+    tier.want({.group = 0, .name = name(number), .owner = 0, .priority = priority});
+    tier.begin_writes(0);
+    for (const kv::BlockTransfer& one : tier.take_begun()) tier.finish({.id = one.id}, 0);
+  };
+  put(1, Priority::kLast);
+  put(2, Priority::kFirst);
+  put(2, Priority::kFirst);  // again: it is touched
+  put(3, Priority::kLast);
+  EXPECT_NE(disk.find(name(1)), kv::kNoBlock) << "the checkpoint's made room";
+  EXPECT_EQ(disk.find(name(2)), kv::kNoBlock);
+  EXPECT_NE(disk.find(name(3)), kv::kNoBlock);
+}
+
 TEST_F(Tiers, a_full_disk_is_still_read) {
   make(capacity(40, 400), kv::DiskWrites::kAll);
   run(1);

@@ -18,8 +18,8 @@
 #include "executor/host_model.h"
 #include "executor/loaded_adapter.h"
 #include "executor/prompt_scores.h"
-#include "executor/rank_job.h"
 #include "executor/step_overlap.h"
+#include "executor/weights_identity.h"
 #include "kernels/kernels.h"
 #include "lora/adapter_file.h"
 
@@ -188,7 +188,7 @@ kv_transfer::PeerLayout peer_layout(const checkpoint::Checkpoint& checkpoint,
                                          config.rotary_size(), rope_text(config.sliding_rope))},
           {"arithmetic", fmt::format("{} {}", model.kernels_name(), checkpoint.activation_bits())},
           {"configuration", base::sha256(files)},
-          {"weights", model_digest(checkpoint)}};
+          {"weights", weights_identity(checkpoint, {})}};
 }
 
 Result<std::unique_ptr<kv_transfer::BlockExchange>> open_peers(

@@ -8,6 +8,7 @@
 #include "base/authenticated_cipher.h"
 #include "cluster/block_events.h"
 #include "gateway/fleet.h"
+#include "kv_transfer/peer_id.h"
 #include "kv_transfer/peer_ticket.h"
 
 namespace pelton::gateway {
@@ -315,6 +316,10 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (!is_there || worker->record.kv_port == 0) continue;
     if (wanted.ahead && !(worker->record.kv_ahead && target.record.kv_ahead)) continue;
     if (worker->fingerprint != target.fingerprint) continue;
+    if (kv_transfer::layout_of(worker->record.kv_id) !=
+        kv_transfer::layout_of(target.record.kv_id)) {
+      continue;
+    }
     hits[i] = is_split ? names : std::min(all[i].hit_tokens, names);
   }
   const std::vector<double> times = fetch_times(wanted, hits, chosen, now_ns);

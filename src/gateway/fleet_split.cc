@@ -6,8 +6,27 @@
 #include <fmt/format.h>
 
 #include "gateway/fleet.h"
+#include "kv_transfer/peer_id.h"
 
 namespace pelton::gateway {
+namespace {
+
+// KV-17: it has room for the prompt and all of its answer. An answer without a bound ends where the
+// context of whoever began it does, `began_context`; 0: that is not known. Of servers of another
+// kind no context is.
+bool holds_answer(const cluster::WorkerRecord& record, const RoutedPrompt& prompt,
+                  int64_t began_context) {
+  if (record.context_tokens == 0) return true;
+  const int64_t whole = prompt.output_max > 0 ? prompt.tokens + prompt.output_max : began_context;
+  return record.context_tokens >= std::max(whole, prompt.tokens + 2);
+}
+
+// Each has blocks of the other's kind.
+bool understands(const cluster::WorkerRecord& one, const cluster::WorkerRecord& other) {
+  return kv_transfer::layout_of(one.kv_id) == kv_transfer::layout_of(other.kv_id);
+}
+
+}  // namespace
 
 const PoolConfig* Fleet::find_pool(std::string_view name) const {
   const auto pool = std::ranges::find(pools_, name, &PoolConfig::name);
@@ -77,18 +96,27 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
   return choice;
 }
 
-// KV-17: it has room for the prompt, and for more than the token that was said with it.
 bool Fleet::may_take_over(const Worker& worker, const Wanted& wanted) {
-  return worker.record.kv_port != 0 && worker.record.block_tokens == wanted.prompt.block_tokens &&
-         worker.record.context_tokens > wanted.prompt.tokens + 1;
+  return worker.record.kv_port != 0 && worker.record.block_tokens == wanted.prompt.block_tokens;
 }
 
 // Whole requests, and answers that go on, are for those that decode. Where none of them is there
 // any more, an answer that has begun is not lost for that.
 void Fleet::keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const {
+  const Worker* const source = wanted.source ? workers_[wanted.source->worker].get() : nullptr;
+  const int64_t began_context = source == nullptr ? 0 : source->record.context_tokens;
+  // Where its end is not known whoever goes on ends it as its own context does.
+  const bool is_counted = wanted.source || (wanted.fingerprint && wanted.prompt.output_max > 0);
+  for (size_t i = 0; is_counted && i < all.size(); ++i) {
+    const bool fits =
+        workers_[i] != nullptr && holds_answer(workers_[i]->record, wanted.prompt, began_context);
+    all[i].usable = all[i].usable && fits;
+  }
   const auto takes = [&](size_t i) {
     if (workers_[i] == nullptr || !cluster::decodes(workers_[i]->role)) return false;
-    return !workers_[i]->next_role && (!wanted.source || may_take_over(*workers_[i], wanted));
+    if (workers_[i]->next_role) return false;
+    return source == nullptr || (may_take_over(*workers_[i], wanted) &&
+                                 understands(workers_[i]->record, source->record));
   };
   bool any = false;
   for (size_t i = 0; i < all.size() && !any; ++i) any = all[i].usable && takes(i);
@@ -99,7 +127,7 @@ void Fleet::keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all)
 // Equal numbers: the one computes what the other does, and both exchange it.
 std::vector<uint32_t> Fleet::exchanges(const Wanted& wanted) const {
   std::vector<uint32_t> numbers(workers_.size());
-  std::vector<std::string_view> known;
+  std::vector<std::pair<std::string_view, std::string_view>> known;
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i] == nullptr || workers_[i]->config.pool != wanted.pool) continue;
     const Worker& worker = *workers_[i];
@@ -107,9 +135,11 @@ std::vector<uint32_t> Fleet::exchanges(const Wanted& wanted) const {
         worker.record.block_tokens != wanted.prompt.block_tokens) {
       continue;
     }
-    const auto found = std::ranges::find(known, worker.fingerprint);
+    const std::pair<std::string_view, std::string_view> kind = {
+        worker.fingerprint, kv_transfer::layout_of(worker.record.kv_id)};
+    const auto found = std::ranges::find(known, kind);
     numbers[i] = static_cast<uint32_t>(found - known.begin()) + 1;
-    if (found == known.end()) known.push_back(worker.fingerprint);
+    if (found == known.end()) known.push_back(kind);
   }
   return numbers;
 }
@@ -147,12 +177,20 @@ std::optional<SplitPair> Fleet::best_pair(const Wanted& wanted, const CostReques
   }
   std::vector<CostCandidate> prefill = all;
   std::vector<CostCandidate> decode = all;
+  int64_t began_context = 0;  // the longest, as it is not known yet who begins
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].usable) continue;
     const Worker& worker = *workers_[i];
-    const bool changes = worker.next_role.has_value();
-    prefill[i].usable = !changes && cluster::computes_prompts(worker.role);
-    decode[i].usable = !changes && cluster::decodes(worker.role) && may_take_over(worker, wanted);
+    prefill[i].usable = !worker.next_role && cluster::computes_prompts(worker.role);
+    if (!prefill[i].usable) continue;
+    began_context = std::max<int64_t>(began_context, worker.record.context_tokens);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].usable) continue;
+    const Worker& worker = *workers_[i];
+    decode[i].usable = !worker.next_role && cluster::decodes(worker.role) &&
+                       may_take_over(worker, wanted) &&
+                       holds_answer(worker.record, wanted.prompt, began_context);
   }
   const std::vector<uint32_t> exchange = exchanges(wanted);
   SplitSides sides{.prefill = prefill, .decode = decode, .exchange = exchange};
@@ -225,11 +263,19 @@ std::string Fleet::role_trouble(const Worker& worker, int64_t now_ns) const {
   if (pool == nullptr || pool->split.mode == SplitConfig::Mode::kOff) {
     return "it computes prompts only, and its pool does not split requests ('split')";
   }
-  const bool any = std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& other) {
+  const auto decodes = [&](const std::unique_ptr<Worker>& other) {
     return other != nullptr && cluster::decodes(other->role) &&
            serves(*other, worker.config.pool, {}, now_ns);
+  };
+  if (std::ranges::none_of(workers_, decodes)) {
+    return "it computes prompts only, and no worker of its pool goes on with answers";
+  }
+  const bool any = std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& other) {
+    return decodes(other) && understands(other->record, worker.record);
   });
-  return any ? "" : "it computes prompts only, and no worker of its pool goes on with answers";
+  return any ? ""
+             : "it computes prompts only, and its blocks are of no use to any worker that goes on "
+               "with answers: their kernels, weights, KV type or block size differ";
 }
 
 }  // namespace pelton::gateway

@@ -511,8 +511,8 @@ void Relay::send_whole(net::HttpResponse answer) {
     return end_attempt(is_busy(status) ? Failure::kBusy : Failure::kRefused,
                        fmt::format("status {}", status));
   }
-  // Amid a stream that another one began.
-  if (foreign_ && begun()) {
+  // Amid a stream that another one began; or its request is none here, which another one took.
+  if (begun() && (foreign_ || answer.status == 400 || answer.status == 422)) {
     return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
   if (answer.status == 200) note_served();

@@ -147,6 +147,8 @@ void Relay::hand_over(Fleet::Assignment next, GatewayFigures::Move kind) {
   const bool is_split = kind == GatewayFigures::Move::kSplit;
   end_split(SplitCounters::Outcome::kHandedOver);
   if (is_split && attempt_ == 0) split_source_hit_ = assignment_.hit_tokens;
+  // Where nobody takes it this one does again: it has all of it.
+  if (is_split) std::erase(tried_, assignment_.worker);
   services_.client.cancel(call_);
   services_.fleet.note_outcome(assignment_, Fleet::Outcome::kNeither);
   services_.log.info(fmt::format("request {} attempt {} leaves worker {}:{}, which {}",

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "kv/block_hash.h"
 #include "kv/block_id.h"
 
@@ -63,10 +66,13 @@ class BlockTransfers {
   // What has ended since the last call.
   virtual std::vector<TransferResult> take_results() = 0;
 
-  // Nothing that was asked to be written before is found by a later process.
-  virtual void forget_all() = 0;
-  // The same of what is this owner's.
-  virtual void erase(uint64_t owner) = 0;
+  // Nothing that was asked to be written before is found by a later process; of this owner's, where
+  // one is given. `done`, on a thread of whoever implements this or within the call: once a pulled
+  // plug would not change that either, or why that is not so. May be empty.
+  using Erased = std::function<void(const Result<void>&)>;
+  virtual void erase(std::optional<uint64_t> owner, Erased done) = 0;
+  // A later process may find what is written.
+  virtual bool outlives_process() const = 0;
 };
 
 }  // namespace pelton::kv

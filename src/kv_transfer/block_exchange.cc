@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "kv_transfer/peer_id.h"
 
 namespace pelton::kv_transfer {
 
@@ -111,7 +112,7 @@ BlockExchange::BlockExchange(const Options& options, BlockMemory& memory, int li
     : options_(options),
       memory_(memory),
       listener_(listener),
-      place_{.id = drawn_id(), .port = port} {}
+      place_{.id = peer_id(drawn_id(), options.layout), .port = port} {}
 
 BlockExchange::~BlockExchange() {
   {

@@ -134,8 +134,7 @@ BlockStore::BlockStore(const Options& options, std::string secret, std::unique_p
       groups_(options.groups),
       file_(std::move(file)),
       memory_(memory),
-      generation_(file_->header().generation),
-      generation_on_disk_(generation_) {}
+      generation_(file_->header().generation) {}
 
 BlockStore::~BlockStore() {
   {
@@ -167,42 +166,33 @@ std::vector<kv::TransferResult> BlockStore::take_results() {
   return std::exchange(results_, {});
 }
 
-void BlockStore::forget_all() {
-  {
-    std::lock_guard lock(mutex_);
-    ++generation_;
-  }
-  changed_.notify_all();
-}
-
 // Whatever was asked to be written before has a lower number than what comes.
-void BlockStore::erase(uint64_t owner) {
+void BlockStore::erase(std::optional<uint64_t> owner, Erased done) {
   {
     std::lock_guard lock(mutex_);
-    erased_.push_back({.owner = owner, .number = number_});
+    erasures_.push_back({.owner = owner, .number = number_, .done = std::move(done)});
+    if (!owner) ++generation_;
   }
   changed_.notify_all();
 }
 
-// With the lock held, which is given up meanwhile. What cannot be written now is not readable later
-// either: the disk is gone.
+// With the lock held, which is given up meanwhile.
 void BlockStore::write_header(std::unique_lock<std::mutex>& lock) {
-  if (generation_on_disk_ != generation_) {
-    ++generation_on_disk_;
-    lock.unlock();
-    (void)file_->next_generation().ok();
-  } else {
-    const FileHeader::Erased erased = erased_.front();
-    erased_.pop_front();
-    lock.unlock();
-    (void)file_->erase_owner(erased).ok();
-  }
+  const Erasure erasure = std::move(erasures_.front());
+  erasures_.pop_front();
+  lock.unlock();
+  const Result<void> written =
+      erasure.owner ? file_->erase_owner({.owner = *erasure.owner, .number = erasure.number})
+                    : file_->next_generation();
+  const uint64_t generation = file_->header().generation;
   lock.lock();
   // Where too many owners had been erased, all is forgotten.
-  const uint64_t written = file_->header().generation;
-  if (written <= generation_on_disk_) return;
-  generation_on_disk_ = written;
-  generation_ = std::max(generation_, written);  // asked for meanwhile
+  generation_ = generation + static_cast<uint64_t>(std::ranges::count_if(
+                                 erasures_, [](const Erasure& one) { return !one.owner; }));
+  if (!erasure.done) return;
+  lock.unlock();
+  erasure.done(written);
+  lock.lock();
 }
 
 void BlockStore::work(std::deque<Job>& jobs, int nice) {
@@ -216,9 +206,7 @@ void BlockStore::work(std::deque<Job>& jobs, int nice) {
   AlignedBuffer buffer(static_cast<size_t>(largest));
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto forgets = [&] {
-      return writes && (generation_on_disk_ != generation_ || !erased_.empty());
-    };
+    const auto forgets = [&] { return writes && !erasures_.empty(); };
     changed_.wait(lock, [&] { return stopping_ || !jobs.empty() || forgets(); });
     if (forgets()) {
       write_header(lock);

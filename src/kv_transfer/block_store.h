@@ -69,8 +69,8 @@ class BlockStore final : public kv::BlockTransfers {
   uint64_t owner_of(std::string_view tenant) const override;
   void begin(std::vector<kv::BlockTransfer> transfers) override;
   std::vector<kv::TransferResult> take_results() override;
-  void forget_all() override;
-  void erase(uint64_t owner) override;
+  void erase(std::optional<uint64_t> owner, Erased done) override;
+  bool outlives_process() const override { return file_->is_kept(); }
 
   const SlotFile& file() const { return *file_; }
 
@@ -79,6 +79,12 @@ class BlockStore final : public kv::BlockTransfers {
     kv::BlockTransfer what;
     uint64_t generation = 0;
     uint64_t number = 0;
+  };
+  // What is not in the file's header yet.
+  struct Erasure {
+    std::optional<uint64_t> owner;  // none: everybody's
+    uint64_t number = 0;            // of the last write before it
+    Erased done;
   };
 
   BlockStore(const Options& options, std::string secret, std::unique_ptr<SlotFile> file,
@@ -104,10 +110,9 @@ class BlockStore final : public kv::BlockTransfers {
   std::deque<Job> reads_;                    // guarded by mutex_, as what follows
   std::deque<Job> writes_;                   //
   std::vector<kv::TransferResult> results_;  //
-  uint64_t generation_ = 0;                  // by now
-  uint64_t generation_on_disk_ = 0;          // as its header says
+  uint64_t generation_ = 0;                  // of the file, once erasures_ are in its header
   uint64_t number_ = 0;                      // of the last write
-  std::deque<FileHeader::Erased> erased_;    // and not in the header yet
+  std::deque<Erasure> erasures_;             //
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;

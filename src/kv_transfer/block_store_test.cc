@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
@@ -65,6 +67,9 @@ struct Faults {
   std::atomic<int> read_error{0};
   std::atomic<int> delay_ms{0};
   std::atomic<bool> tears_writes{false};
+  std::atomic<int> reserve_error{0};
+  std::atomic<int> sync_error{0};
+  std::atomic<bool> header_is_synced{true};  // what the file begins with
 };
 
 class FaultyFile final : public RawFile {
@@ -79,7 +84,18 @@ class FaultyFile final : public RawFile {
   Result<void> write(int64_t offset, std::span<const char> bytes) override {
     if (faults_->write_error > 0) return Error{ErrorCode(faults_->write_error - 1), "write"};
     if (faults_->tears_writes) bytes = bytes.first(AlignedBuffer::kAlignment);
+    if (offset == 0) faults_->header_is_synced = false;
     return file_->write(offset, bytes);
+  }
+  Result<void> reserve(int64_t bytes) override {
+    if (faults_->reserve_error > 0) return Error{ErrorCode(faults_->reserve_error - 1), "reserve"};
+    return file_->reserve(bytes);
+  }
+  Result<void> sync() override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(faults_->delay_ms));
+    if (faults_->sync_error > 0) return Error{ErrorCode(faults_->sync_error - 1), "sync"};
+    faults_->header_is_synced = true;
+    return file_->sync();
   }
 
  private:
@@ -159,6 +175,12 @@ class BlockStoreTest : public testing::Test {
       EXPECT_EQ(memory_.at(group, 1), std::string(kBlockBytes[group], '\0'));
     }
     return outcome;
+  }
+  // Once it is said to be done, or why it is not.
+  static Result<void> erase(BlockStore& store, std::optional<uint64_t> owner) {
+    std::promise<Result<void>> erased;
+    store.erase(owner, [&](const Result<void>& outcome) { erased.set_value(outcome); });
+    return erased.get_future().get();
   }
   std::string file() const { return folder_ + "/blocks.pelton-kv"; }
 
@@ -246,9 +268,13 @@ TEST_F(BlockStoreTest, a_path_that_is_none_is_refused) {
   std::ofstream(folder_ + "/a_file") << "x";
   bad.disk.folder = folder_ + "/a_file";
   EXPECT_THAT(BlockStore::open(bad, memory_).error().message, HasSubstr("not a directory"));
-  ::chmod(folder_.c_str(), 0777);
-  const auto open_to_all = BlockStore::open(options(kSecret, "model"), memory_);
-  EXPECT_THAT(open_to_all.error().message, HasSubstr("others may write there"));
+  for (const mode_t mode : {mode_t{0777}, mode_t{0770}, mode_t{0702}}) {
+    ::chmod(folder_.c_str(), mode);
+    const auto open_to_others = BlockStore::open(options(kSecret, "model"), memory_);
+    ASSERT_FALSE(open_to_others.ok()) << mode;
+    EXPECT_EQ(open_to_others.error().code, ErrorCode::kBadConfig);
+    EXPECT_THAT(open_to_others.error().message, HasSubstr("others may write there"));
+  }
   ::chmod(folder_.c_str(), 0700);
   BlockStore::Options huge = options(kSecret, "model");
   huge.groups[0].block_counts[kv::kDisk] = INT32_MAX / 2;
@@ -256,6 +282,33 @@ TEST_F(BlockStoreTest, a_path_that_is_none_is_refused) {
   const auto above = BlockStore::open(huge, memory_);
   ASSERT_FALSE(above.ok());
   EXPECT_EQ(above.error().field, "kv-disk-size");
+}
+
+// Neither of a model that does not fit, nor of a file system that is fuller than it says.
+TEST_F(BlockStoreTest, a_start_that_is_refused_leaves_what_lies_there) {
+  { write(*open(), 0, 1); }
+  BlockStore::Options huge = options(kSecret, "other weights");
+  huge.groups[0].block_counts[kv::kDisk] = INT32_MAX / 2;
+  huge.groups[0].spec.block_bytes = 1 << 29;
+  const auto above = BlockStore::open(huge, memory_);
+  ASSERT_FALSE(above.ok());
+  EXPECT_EQ(above.error().field, "kv-disk-size");
+  for (const ErrorCode code : {ErrorCode::kDoesNotFit, ErrorCode::kIo}) {
+    faults_->reserve_error = static_cast<int>(code) + 1;
+    const auto full = BlockStore::open(options(kSecret, "other weights"), memory_);
+    ASSERT_FALSE(full.ok());
+    if (code == ErrorCode::kDoesNotFit) {
+      EXPECT_EQ(full.error().code, ErrorCode::kBadConfig);
+      EXPECT_THAT(full.error().message, testing::ContainsRegex("[1-9][0-9]* bytes are asked for "
+                                                               "and [0-9]+ are free"));
+    }
+    EXPECT_TRUE(std::filesystem::exists(file()));
+    EXPECT_FALSE(std::filesystem::exists(file() + ".new"));
+  }
+  faults_->reserve_error = 0;
+  const auto store = open();
+  EXPECT_TRUE(store->file().is_warm());
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);
 }
 
 TEST_F(BlockStoreTest, flipped_bits_are_misses) {
@@ -364,7 +417,7 @@ TEST_F(BlockStoreTest, what_was_forgotten_is_not_found_by_the_next_start) {
   {
     const auto store = open();
     write(*store, 0, 1);
-    store->forget_all();
+    store->erase(std::nullopt, {});
     write(*store, 0, 2);
   }
   const auto store = open();
@@ -388,7 +441,7 @@ TEST_F(BlockStoreTest, an_erased_owners_blocks_are_not_found_by_the_next_start) 
     put(*store, 0, "a");
     put(*store, 1, "b");
     put(*store, 2, "a");
-    store->erase(store->owner_of("a"));
+    store->erase(store->owner_of("a"), {});
     put(*store, 3, "a");
   }
   const auto kept = [&] {
@@ -401,7 +454,7 @@ TEST_F(BlockStoreTest, an_erased_owners_blocks_are_not_found_by_the_next_start) 
   EXPECT_EQ(kept(), (std::vector<kv::BlockId>{1, 3}));
   {
     const auto store = open();
-    store->erase(store->owner_of("a"));
+    store->erase(store->owner_of("a"), {});
   }
   EXPECT_EQ(kept(), (std::vector<kv::BlockId>{1}));
   {  // what is written after the erased ones' numbers is believed
@@ -411,12 +464,58 @@ TEST_F(BlockStoreTest, an_erased_owners_blocks_are_not_found_by_the_next_start) 
   EXPECT_EQ(kept(), (std::vector<kv::BlockId>{1, 2}));
 }
 
+// Whoever hears that it is done may pull the plug.
+TEST_F(BlockStoreTest, what_is_said_to_be_erased_is_on_the_disk) {
+  const auto store = open();
+  const auto found = [&] {
+    const auto bytes = base::read_file(file());
+    EXPECT_TRUE(bytes.ok());
+    const auto header = FileHeader::decode(*bytes);
+    const auto slot = SlotHeader::decode(bytes->substr(FileHeader::kBytes));
+    return header && slot && header->holds(*slot);
+  };
+  for (const std::optional<uint64_t> owner :
+       {std::optional<uint64_t>(store->owner_of("acme")), std::optional<uint64_t>()}) {
+    write(*store, 0, 0);
+    ASSERT_TRUE(found());
+    EXPECT_TRUE(erase(*store, owner).ok());
+    EXPECT_TRUE(faults_->header_is_synced);
+    EXPECT_FALSE(found());
+  }
+}
+
+TEST_F(BlockStoreTest, what_cannot_be_erased_is_not_said_to_be) {
+  const auto store = open();
+  const uint64_t owner = store->owner_of("acme");
+  for (std::atomic<int>* const fault : {&faults_->write_error, &faults_->sync_error}) {
+    *fault = static_cast<int>(ErrorCode::kIo) + 1;
+    EXPECT_FALSE(erase(*store, owner).ok());
+    EXPECT_FALSE(erase(*store, std::nullopt).ok());
+    *fault = 0;
+    EXPECT_TRUE(erase(*store, owner).ok());
+  }
+  // It is served all the same.
+  EXPECT_EQ(write(*store, 0, 1), Outcome::kDone);
+  EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);
+}
+
+// What is begun before somebody stops it is known to be done or not.
+TEST_F(BlockStoreTest, who_waits_for_an_erase_hears_of_it_when_the_store_ends) {
+  std::atomic<int> heard{0};
+  {
+    const auto store = open();
+    faults_->delay_ms = 20;
+    for (int i = 0; i < 5; ++i) store->erase(7, [&](const Result<void>&) { ++heard; });
+  }
+  EXPECT_EQ(heard, 5);
+}
+
 // More owners than the header has room for: all is forgotten, and nothing of theirs is found.
 TEST_F(BlockStoreTest, too_many_erased_owners_forget_everybody) {
   {
     const auto store = open();
     write(*store, 0, 1);
-    for (uint32_t i = 0; i <= FileHeader::kErasedMax; ++i) store->erase(1000 + i);
+    for (uint32_t i = 0; i <= FileHeader::kErasedMax; ++i) store->erase(1000 + i, {});
     EXPECT_EQ(read(*store, 0, 1), Outcome::kDone);  // who runs knows it by its index alone
   }
   const auto store = open();

@@ -18,7 +18,8 @@
 namespace pelton::kv_transfer {
 namespace {
 
-constexpr std::string_view kGreeting = "PLTNKV01";
+constexpr std::string_view kMagic = "PLTNKV";
+constexpr std::string_view kVersion = "01";
 constexpr size_t kNonceBytes = 16;
 constexpr size_t kSealBytes = 32;
 constexpr size_t kReadBytes = size_t{64} << 10;
@@ -61,6 +62,10 @@ int connect_to(const addrinfo& place, PeerChannel::Deadline until) {
   }
   ::close(socket);
   return -1;
+}
+
+bool is_version(std::string_view text) {
+  return std::ranges::all_of(text, [](char one) { return one >= '0' && one <= '9'; });
 }
 
 std::string context_of(char from, uint64_t number) {
@@ -114,17 +119,25 @@ PeerChannel::~PeerChannel() {
 // What both have drawn, the client's first.
 Result<std::string> PeerChannel::exchange_greetings(Deadline until) {
   const std::string mine = base::random_bytes(kNonceBytes);
-  TRY(write_all(std::string(kGreeting) + mine, until));
-  while (bytes_.size() < kGreeting.size() + kNonceBytes) {
+  TRY(write_all(fmt::format("{}{}{}", kMagic, kVersion, mine), until));
+  constexpr size_t kBefore = kMagic.size() + kVersion.size();
+  while (bytes_.size() < kBefore + kNonceBytes) {
     TRY_ASSIGN(const bool came, read_more(until));
     if (!came) return lost("no greeting");
-    const size_t known = std::min(bytes_.size(), kGreeting.size());
-    if (!kGreeting.starts_with(std::string_view(bytes_).substr(0, known))) {
-      return lost("another protocol, or another version of it");
+    const size_t known = std::min(bytes_.size(), kMagic.size());
+    if (!kMagic.starts_with(std::string_view(bytes_).substr(0, known))) {
+      return lost("another protocol");
     }
   }
-  const std::string theirs = bytes_.substr(kGreeting.size(), kNonceBytes);
-  bytes_.erase(0, kGreeting.size() + kNonceBytes);
+  // Each side has said its own by now, whichever it is.
+  const std::string version = bytes_.substr(kMagic.size(), kVersion.size());
+  if (version != kVersion) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("a peer's connection: version {} of the protocol there, {} here",
+                             is_version(version) ? version : "unknown", kVersion)};
+  }
+  const std::string theirs = bytes_.substr(kBefore, kNonceBytes);
+  bytes_.erase(0, kBefore + kNonceBytes);
   return side_ == Side::kClient ? mine + theirs : theirs + mine;
 }
 

@@ -5,7 +5,8 @@
 //
 //   u32 length, sealed bytes              (AES-256-GCM; the context is direction and number)
 //
-// Before that each side says 24 bytes in the clear: magic and version, 16 drawn bytes.
+// Before that each side says 24 bytes in the clear, in every version: magic, two digits of the
+// version, 16 drawn bytes.
 //
 // Blocking, with limits; one thread at a time, but for shut_down().
 #pragma once
@@ -39,7 +40,7 @@ class PeerChannel {
     int port = 0;
   };
   // Both take over and close `socket`. `keys`: of the fleet's, the first of them makes. Errors:
-  // kIo: not reached, no such peer, or too late.
+  // kIo: not reached, no such peer, or too late; kUnsupported: another version.
   static Result<std::unique_ptr<PeerChannel>> connect(const Address& address,
                                                       const std::string& key, Deadline until);
   // The other side's key is known once its first record has come.

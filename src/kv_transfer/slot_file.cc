@@ -20,6 +20,7 @@ namespace pelton::kv_transfer {
 namespace {
 
 constexpr std::string_view kFileName = "blocks.pelton-kv";
+constexpr std::string_view kNewName = "blocks.pelton-kv.new";  // until it is whole
 constexpr std::string_view kLockName = "lock";
 // What stands behind a slot's header and around its block: a salt and a tag (SealedBlocks).
 constexpr int64_t kSealBytes = 32;
@@ -29,6 +30,10 @@ constexpr int32_t kListedByThread = 512;
 
 Error system_error(const std::string& what, ErrorCode code) {
   return Error{code, fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+bool says_full(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
 class SystemFile final : public RawFile {
@@ -53,7 +58,7 @@ class SystemFile final : public RawFile {
       const ssize_t count = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) {
-        const bool is_full = count == 0 || errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+        const bool is_full = count == 0 || says_full(errno);
         return system_error("cannot write " + path_,
                             is_full ? ErrorCode::kDoesNotFit : ErrorCode::kIo);
       }
@@ -61,6 +66,19 @@ class SystemFile final : public RawFile {
       offset += count;
     }
     return {};
+  }
+
+  // A file system that reserves nothing (EOPNOTSUPP) makes room as it is written.
+  Result<void> reserve(int64_t bytes) override {
+    if (::fallocate(descriptor_, 0, 0, bytes) == 0) return {};
+    if (errno == EOPNOTSUPP && ::ftruncate(descriptor_, bytes) == 0) return {};
+    return system_error("cannot make " + path_,
+                        says_full(errno) ? ErrorCode::kDoesNotFit : ErrorCode::kIo);
+  }
+
+  Result<void> sync() override {
+    if (::fdatasync(descriptor_) == 0) return {};
+    return system_error("cannot write " + path_, ErrorCode::kIo);
   }
 
  private:
@@ -75,8 +93,23 @@ Result<void> check_folder(const std::string& folder) {
   };
   if (::stat(folder.c_str(), &info) != 0) return refused(std::strerror(errno));
   if (!S_ISDIR(info.st_mode)) return refused("not a directory");
-  if ((info.st_mode & S_IWOTH) != 0) return refused("others may write there; chmod o-w it");
+  if ((info.st_mode & (S_IWOTH | S_IWGRP)) != 0) {
+    return refused("others may write there; chmod go-w it");
+  }
   return {};
+}
+
+int64_t free_bytes(const std::string& folder) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return INT64_MAX;  // it is seen when it is made
+  return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
+}
+
+Error no_room(const std::string& folder, int64_t wanted, int64_t free) {
+  return Error{ErrorCode::kBadConfig,
+               fmt::format("--kv-disk-size: {} bytes are asked for and {} are free in {}", wanted,
+                           free, folder),
+               "kv-disk-size"};
 }
 
 }  // namespace
@@ -108,52 +141,73 @@ Result<std::unique_ptr<SlotFile>> SlotFile::open(const Options& options) {
   std::unique_ptr<SlotFile> file(new SlotFile);
   TRY(file->lock(options.folder));
   const std::string path = fmt::format("{}/{}", options.folder, kFileName);
+  ::unlink(fmt::format("{}/{}", options.folder, kNewName).c_str());  // of a start that was killed
   file->header_ = options.header;
-  const int there = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (there >= 0) {
-    SystemFile old(there, path);
-    std::string bytes(FileHeader::kBytes, '\0');
-    const bool is_read = old.read(0, bytes).ok();
-    std::optional<FileHeader> header = is_read ? FileHeader::decode(bytes) : std::nullopt;
-    const FileHeader found = header.value_or(FileHeader{});
-    if (header) {
-      header->generation = 0;
-      header->erased_count = 0;
-      header->erased = {};
-    }
-    FileHeader wanted = options.header;
-    wanted.generation = 0;
-    struct stat info {};
-    const bool is_whole = ::fstat(there, &info) == 0 && info.st_size == file->file_bytes();
-    file->is_warm_ = options.keeps && is_whole && header == wanted;
-    file->is_reclaimed_ = !file->is_warm_;
-    if (file->is_warm_) file->header_ = found;
-  }
-  TRY(file->make(options, path));
-  if (options.wrap) {
-    file->file_ = options.wrap(std::move(file->file_));
-    file->buffered_ = options.wrap(std::move(file->buffered_));
+  file->is_kept_ = options.keeps;
+  file->look_at(options, path);
+  if (file->is_warm_) {
+    TRY(file->open_both(options, path, 0));
+  } else {
+    TRY(file->make(options, path));
   }
   return file;
 }
 
-// The room is reserved now, so that it is not missing later.
-Result<void> SlotFile::make(const Options& options, const std::string& path) {
-  if (!is_warm_) {
-    struct statvfs disk {};
-    if (is_reclaimed_) ::unlink(path.c_str());
-    if (::statvfs(options.folder.c_str(), &disk) == 0) {
-      const auto free = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
-      if (file_bytes() > free) {
-        return Error{ErrorCode::kBadConfig,
-                     fmt::format("--kv-disk-size: {} bytes are asked for and {} are free in {}",
-                                 file_bytes(), free, options.folder),
-                     "kv-disk-size"};
-      }
-    }
+// What an earlier process has left.
+void SlotFile::look_at(const Options& options, const std::string& path) {
+  const int there = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (there < 0) return;
+  SystemFile old(there, path);
+  std::string bytes(FileHeader::kBytes, '\0');
+  const bool is_read = old.read(0, bytes).ok();
+  std::optional<FileHeader> header = is_read ? FileHeader::decode(bytes) : std::nullopt;
+  const FileHeader found = header.value_or(FileHeader{});
+  if (header) {
+    header->generation = 0;
+    header->erased_count = 0;
+    header->erased = {};
   }
-  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (is_warm_ ? 0 : O_CREAT | O_EXCL);
-  const int buffered = ::open(path.c_str(), flags, 0600);
+  FileHeader wanted = options.header;
+  wanted.generation = 0;
+  struct stat info {};
+  const bool is_known = ::fstat(there, &info) == 0;
+  is_warm_ = options.keeps && is_known && info.st_size == file_bytes() && header == wanted;
+  is_reclaimed_ = !is_warm_;
+  constexpr int64_t kStatBlock = 512;
+  reclaimed_bytes_ = is_known ? int64_t{info.st_blocks} * kStatBlock : 0;
+  if (is_warm_) header_ = found;
+}
+
+// The room is reserved now, so that it is not missing later. What lies there goes when the new file
+// is whole; before, where there is no room for both.
+Result<void> SlotFile::make(const Options& options, const std::string& path) {
+  const std::string new_path = fmt::format("{}/{}", options.folder, kNewName);
+  const int64_t free = free_bytes(options.folder);
+  const int64_t reclaimed = is_reclaimed_ ? reclaimed_bytes_ : 0;
+  if (file_bytes() > free && file_bytes() - free > reclaimed) {
+    return no_room(options.folder, file_bytes(), free + reclaimed);
+  }
+  if (file_bytes() > free) ::unlink(path.c_str());
+  const auto made = [&]() -> Result<void> {
+    TRY(open_both(options, new_path, O_CREAT | O_EXCL));
+    const Result<void> reserved = buffered_->reserve(file_bytes());
+    if (!reserved.ok() && reserved.error().code == ErrorCode::kDoesNotFit) {
+      return no_room(options.folder, file_bytes(), free_bytes(options.folder));
+    }
+    TRY(reserved);
+    return buffered_->write(0, header_.encode());
+  }();
+  const bool is_named = made.ok() && options.keeps && ::rename(new_path.c_str(), path.c_str()) == 0;
+  if (is_named) return {};
+  const Error unnamed = system_error("cannot make " + path, ErrorCode::kIo);
+  ::unlink(new_path.c_str());
+  if (!made.ok() || options.keeps) return made.ok() ? unnamed : made;
+  if (is_reclaimed_) ::unlink(path.c_str());
+  return {};
+}
+
+Result<void> SlotFile::open_both(const Options& options, const std::string& path, int flags) {
+  const int buffered = ::open(path.c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (buffered < 0) return system_error("cannot open " + path, ErrorCode::kIo);
   buffered_ = std::make_unique<SystemFile>(buffered, path);
   int direct = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_DIRECT);
@@ -161,14 +215,10 @@ Result<void> SlotFile::make(const Options& options, const std::string& path) {
   if (!is_direct_) direct = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (direct < 0) return system_error("cannot open " + path, ErrorCode::kIo);
   file_ = std::make_unique<SystemFile>(direct, path);
-  if (!options.keeps && ::unlink(path.c_str()) != 0) {
-    return system_error("cannot unlink " + path, ErrorCode::kIo);
-  }
-  if (is_warm_) return {};
-  if (::fallocate(buffered, 0, 0, file_bytes()) != 0 && ::ftruncate(buffered, file_bytes()) != 0) {
-    return system_error("cannot make " + path, ErrorCode::kIo);
-  }
-  return buffered_->write(0, header_.encode());
+  if (!options.wrap) return {};
+  file_ = options.wrap(std::move(file_));
+  buffered_ = options.wrap(std::move(buffered_));
+  return {};
 }
 
 Result<std::unique_ptr<SlotFile>> SlotFile::open_existing(const std::string& folder) {
@@ -183,6 +233,7 @@ Result<std::unique_ptr<SlotFile>> SlotFile::open_existing(const std::string& fol
   }
   std::unique_ptr<SlotFile> file(new SlotFile);
   file->file_ = std::make_unique<SystemFile>(there, path);
+  file->is_kept_ = true;
   TRY(file->lock(folder));
   std::string bytes(FileHeader::kBytes, '\0');
   TRY(file->file_->read(0, bytes));
@@ -279,14 +330,20 @@ Result<void> SlotFile::erase_owner(const FileHeader::Erased& erased) {
   } else {
     header_.erased[header_.erased_count++] = erased;
   }
-  return buffered_->write(0, header_.encode());
+  return write_header();
 }
 
 Result<void> SlotFile::next_generation() {
   ++header_.generation;
   header_.erased_count = 0;
   header_.erased = {};
-  return buffered_->write(0, header_.encode());
+  return write_header();
+}
+
+// A file that nobody opens again has nothing to keep.
+Result<void> SlotFile::write_header() {
+  TRY(buffered_->write(0, header_.encode()));
+  return is_kept_ ? buffered_->sync() : Result<void>();
 }
 
 }  // namespace pelton::kv_transfer

@@ -21,6 +21,10 @@ class RawFile {
   virtual ~RawFile() = default;
   virtual Result<void> read(int64_t offset, std::span<char> into) = 0;
   virtual Result<void> write(int64_t offset, std::span<const char> bytes) = 0;
+  // So many bytes of it are there from now on, and not missing when they are written.
+  virtual Result<void> reserve(int64_t bytes) = 0;
+  // What was written stays when the machine loses its power.
+  virtual Result<void> sync() = 0;
 };
 
 // Memory that a file can be read into without the system's copy. Empty until it is sized.
@@ -48,8 +52,8 @@ class SlotFile {
     // What stands between this and the system, for tests; may be empty.
     std::function<std::unique_ptr<RawFile>(std::unique_ptr<RawFile>)> wrap = {};
   };
-  // Errors: kBadConfig (no folder, others may write there, another process has it, larger than the
-  // file system), kIo.
+  // Errors: kBadConfig (no folder, others may write there, another process has it, larger than what
+  // the file system has left), kIo. What lies there then lies there still.
   static Result<std::unique_ptr<SlotFile>> open(const Options& options);
   // As it lies there, for who looks at it from outside. Errors: those, kNotFound.
   static Result<std::unique_ptr<SlotFile>> open_existing(const std::string& folder);
@@ -57,6 +61,7 @@ class SlotFile {
 
   const FileHeader& header() const { return header_; }
   bool is_direct() const { return is_direct_; }
+  bool is_kept() const { return is_kept_; }
   // It was there and made for the same blocks; `reclaimed`: it was there, for others.
   bool is_warm() const { return is_warm_; }
   bool is_reclaimed() const { return is_reclaimed_; }
@@ -78,7 +83,7 @@ class SlotFile {
   Result<void> write(const Slot& slot, std::span<const char> buffer);
   // Nothing is found there any more.
   Result<void> erase(const Slot& slot);
-  // Nor anywhere.
+  // Nor anywhere; this and the next are on the disk itself when they return.
   Result<void> next_generation();
   // Nor of this owner's, up to that write. Where too many owners have been erased: nor anywhere.
   Result<void> erase_owner(const FileHeader::Erased& erased);
@@ -86,15 +91,21 @@ class SlotFile {
  private:
   SlotFile() = default;
   Result<void> lock(const std::string& folder);
+  void look_at(const Options& options, const std::string& path);
+  // A file of the right size at `path`, in the place of what lies there.
   Result<void> make(const Options& options, const std::string& path);
+  Result<void> open_both(const Options& options, const std::string& path, int flags);
+  Result<void> write_header();
   int64_t offset_of(const Slot& slot) const;
   int64_t file_bytes() const;
   Result<void> list_part(int group, int32_t begin, int32_t end, std::vector<Found>& found);
 
   FileHeader header_;
   bool is_direct_ = false;
+  bool is_kept_ = false;
   bool is_warm_ = false;
   bool is_reclaimed_ = false;
+  int64_t reclaimed_bytes_ = 0;
   int lock_ = -1;
   std::unique_ptr<RawFile> file_;      // for slots
   std::unique_ptr<RawFile> buffered_;  // for headers

@@ -427,7 +427,8 @@ cluster::WorkerRecord FleetServer::record() const {
     }
     record.slots += model->engine.capacity().sequences_max;
     record.batch_tokens = std::max(record.batch_tokens, model->engine.capacity().batch_tokens_max);
-    record.context_tokens = std::max(record.context_tokens, model->context_max);
+    record.context_tokens =
+        std::max(record.context_tokens, static_cast<int>(model->context_limit()));
     record.date = model->current_date.value_or("");
     if (model->adapters == nullptr) continue;
     const size_t left = cluster::WorkerRecord::kAdapterBytesMax / models.size();

@@ -199,6 +199,7 @@ std::shared_ptr<const ServedModel> ModelCatalogue::retire(std::string_view id, S
   if (!was_asleep) {
     entry->unloading = model;
     entry->created = model->created;
+    entry->keeps_blocks = model->engine.keeps_blocks();
     entry->context_max = model->context_limit();
     entry->description = model->description;
     entry->error.reset();

@@ -33,7 +33,8 @@ class ModelCatalogue {
   struct Entry {
     Names names;
     State state = State::kLoading;
-    bool at_start = false;  // the server began with it
+    bool at_start = false;      // the server began with it
+    bool keeps_blocks = false;  // kAsleep, kWaking: its disk has what it has computed
     // kServing: held. Empty otherwise: nobody is to find what goes away.
     std::shared_ptr<const ServedModel> model = {};
     // kUnloading, kAsleep: while anybody is answered by it.

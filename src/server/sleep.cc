@@ -3,7 +3,6 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,8 @@
 #include "net/query_check.h"
 #include "net/url.h"
 #include "server/endpoints.h"
+#include "server/erase.h"
+#include "server/joined_work.h"
 #include "server/reply.h"
 #include "server/waiting_call.h"
 
@@ -92,27 +93,6 @@ Result<Asked> read_query(const Call& call, const ModelCatalogue& catalogue,
   return asked;
 }
 
-// The outcome of several things that are done at once: the first error, passed on when all are
-// over.
-class Joined {
- public:
-  Joined(size_t count, WorkDone done) : left_(count), done_(std::move(done)) {}
-  void one(const Result<void>& outcome) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!outcome.ok() && !error_) error_ = outcome.error();
-      if (--left_ > 0) return;
-    }
-    done_(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  size_t left_;
-  std::optional<Error> error_;
-  const WorkDone done_;
-};
-
 // Each outcome goes to its `done`; gives what cancels the waiting.
 using Begin = std::function<Result<CancelWork>(const std::string& id, ModelSleep::Done done)>;
 
@@ -125,7 +105,7 @@ void for_all(Call call, const std::vector<std::string>& ids, const Begin& begin)
   };
   if (ids.empty()) return answer(call, std::nullopt);
   const auto submit = [&](const WorkDone& done) -> Result<CancelWork> {
-    const auto joined = std::make_shared<Joined>(ids.size(), done);
+    const auto joined = std::make_shared<JoinedWork>(ids.size(), done);
     std::vector<CancelWork> cancels;
     for (const std::string& id : ids) {
       Result<CancelWork> cancel =
@@ -180,10 +160,8 @@ void reset_prefix_cache(Call call, Services& services) {
   const Result<void> known = net::check_query(call.request.query, {"tenant"});
   if (!known.ok()) return call.send(api::api_error(known.error()));
   const std::optional<std::string> tenant = net::query_value(call.request.query, "tenant");
-  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
-    tenant ? model->engine.erase_tenant(*tenant) : model->engine.reset_prefix_cache();
-  }
-  call.send(json_reply("{\"success\":true}"));
+  forget_computed(std::move(call), services, tenant,
+                  [](const Call& one) { one.send(json_reply("{\"success\":true}")); });
 }
 
 }  // namespace pelton::server
