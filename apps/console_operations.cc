@@ -208,6 +208,13 @@ void ConsoleOperations::note(const Event& event) {
   log_.info(fmt::format("audit: {} from {}: {}{}{}{}", event.who.empty() ? "nobody" : event.who,
                         event.from, event.what, target.empty() ? "" : " ", target,
                         event.result.empty() ? "" : fmt::format(": {}", event.result)));
+  if (gateway_.audit() != nullptr && event.what != "configure") {  // that one is the reload's own
+    gateway_.audit()->note_often({.who = std::string(event.who),
+                                  .from = std::string(event.from),
+                                  .what = std::string(event.what),
+                                  .target = target,
+                                  .result = std::string(event.result)});
+  }
   if (event.who.empty()) return;  // strangers would drive the others out
   std::string row;
   base::JsonWriter w(row);

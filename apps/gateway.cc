@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "access/audit_log.h"
 #include "apps/chains_flags.h"
 #include "apps/computed_pages.h"
 #include "apps/console_flags.h"
@@ -23,6 +24,7 @@
 #include "apps/life_cycle.h"
 #include "apps/own_server.h"
 #include "apps/scaling_exchange.h"
+#include "apps/secret_file.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "capacity/capacity_file.h"
@@ -192,6 +194,15 @@ Result<std::unique_ptr<gateway::RequestLog>> open_requests(const cli::Arguments&
   return gateway::RequestLog::open(arguments.text("--record-requests"), {}, log);
 }
 
+// Null: none is kept.
+Result<std::unique_ptr<access::AuditLog>> open_audit(const cli::Arguments& arguments,
+                                                     const base::Clock& clock, base::Log& log) {
+  if (!arguments.has("--audit-log")) return std::unique_ptr<access::AuditLog>();
+  TRY_ASSIGN(std::string key, read_secret_file(arguments, "--audit-key-file"));
+  return access::AuditLog::open({.file = arguments.text("--audit-log"), .key = std::move(key)},
+                                clock, log);
+}
+
 // What is under way may end by itself for 'drain_seconds'; what has not then ends with an error
 // that says so, for which there is kLastTime.
 void stop_serving(gateway::Gateway& gateway, Listeners& listeners) {
@@ -257,6 +268,8 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   TRY_ASSIGN(const std::unique_ptr<gateway::RequestLog> requests, open_requests(arguments, log));
   options.requests = requests.get();
+  TRY_ASSIGN(const std::unique_ptr<access::AuditLog> audit, open_audit(arguments, clock, log));
+  options.audit = audit.get();
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   DemandSignal demand;
   DemandCount demand_count;
@@ -302,7 +315,19 @@ Result<void> run(const cli::Arguments& arguments) {
 
 // Files beside the configuration: what it keeps of what it hears, and what machines there are.
 std::vector<Flag> file_flags() {
-  return {{.name = "--capacity",
+  return {{.name = "--audit-log",
+           .value = "FILE",
+           .help = "keep changes of the configuration, commands to roll-outs and refusals by "
+                   "residency, each line sealed, for pelton audit; at 64 MiB it becomes FILE.N",
+           .may_be_empty = false,
+           .only_with = {{"--audit-key-file"}},
+           .not_with = {{"--check"}, {"--print-config"}}},
+          {.name = "--audit-key-file",
+           .value = "FILE",
+           .help = "the key that seals it: a secret of 32 bytes or more",
+           .may_be_empty = false,
+           .only_with = {{"--audit-log"}}},
+          {.name = "--capacity",
            .value = "FILE",
            .help = "machines, variants and demands, as docs/capacity.md has it: the console's page "
                    "Capacity, and /v1/capacity at the admin listener",

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -93,6 +94,28 @@ api::ApiError from_a_page() {
           .type = "invalid_request_error",
           .param = {},
           .code = "forbidden_origin"};
+}
+
+// Lines of the one that the other has not so often, each behind '-' or '+'.
+std::vector<std::string> changed_lines(std::string_view before, std::string_view after) {
+  std::map<std::string_view, int> counts;
+  const auto count = [&](std::string_view text, int by) {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      counts[text.substr(begin, end - begin)] += by;
+      begin = end + 1;
+    }
+  };
+  count(before, -1);
+  count(after, 1);
+  std::vector<std::string> lines;
+  for (const auto& [line, difference] : counts) {
+    if (difference < 0) lines.push_back(fmt::format("-{}", line));
+  }
+  for (const auto& [line, difference] : counts) {
+    if (difference > 0) lines.push_back(fmt::format("+{}", line));
+  }
+  return lines;
 }
 
 Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolConfig& pool) {
@@ -304,8 +327,13 @@ void GatewayReload::look() {
 void GatewayReload::reload(std::string_view why) {
   std::lock_guard lock(mutex_);
   read_ = stamps();
+  const std::string before = gateway_.effective_config();
   const Result<void> done = try_reload();
   note(why, done);
+  audit({.who = why,
+         .from = {},
+         .before = before,
+         .error = done.ok() ? std::string_view() : std::string_view(done.error().message)});
   if (done.ok()) return log_.info(fmt::format("{}: the configuration is read anew", why));
   gateway_.note_bad_reload();
   log_.error(fmt::format("{}: all stays as it was: {}", why, done.error().message));
@@ -350,6 +378,21 @@ void GatewayReload::note(std::string_view why, const Result<void>& done) {
   last_.unix_ms = clock_.unix_ms();
   last_.why = why;
   last_.error = done.ok() ? "" : done.error().message;
+}
+
+// Lines that went and came, of what is in force with all that its file leaves out: no key stands in
+// it, only files that hold some.
+void GatewayReload::audit(const Change& change) const {
+  if (gateway_.audit() == nullptr) return;
+  access::AuditEvent event{
+      .who = std::string(change.who),
+      .from = std::string(change.from),
+      .what = "configure",
+      .target = file_,
+      .result = change.error.empty() ? "done" : fmt::format("refused: {}", change.error)};
+  if (change.error.empty())
+    event.detail = changed_lines(change.before, gateway_.effective_config());
+  gateway_.audit()->note(std::move(event));
 }
 
 net::HttpResponse GatewayReload::state() const {
@@ -397,21 +440,27 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
     return refusal(changed_meanwhile());
   }
   if (dry_run == "true") return try_out(request.body);
+  const std::string in_force = gateway_.effective_config();
+  const std::string_view from =
+      std::string_view(request.remote).substr(0, request.remote.rfind(':'));
   // All that can fail comes before the file is another one.
   Result<Read> read = read_whole(request.body);
   if (!read.ok()) {
     note(fmt::format("{}'s", who), read.error());
     gateway_.note_bad_reload();
+    audit({.who = who, .from = from, .before = in_force, .error = read.error().message});
     return refusal(bad_config(read.error()));
   }
   if (const auto error = write_in_place(request.body)) {
     log_.warning(fmt::format("{}'s configuration: {}", who, error->message));
+    audit({.who = who, .from = from, .before = in_force, .error = error->code});
     return refusal(*error);
   }
   take(*std::move(read));
   note(fmt::format("{}'s", who), {});
   read_ = seen_ = stamps();
   log_.info(fmt::format("{} has replaced the configuration", who));
+  audit({.who = who, .from = from, .before = in_force, .error = {}});
   net::HttpResponse response = net::json_response("{}");
   response.headers.add("ETag", etag_of(request.body));
   return response;

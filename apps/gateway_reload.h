@@ -85,6 +85,14 @@ class GatewayReload {
   net::HttpResponse read(const net::HttpRequest& request) const;
   net::HttpResponse state() const;
   void note(std::string_view why, const Result<void>& done);
+  // `before`: what was in force, as the file would say it.
+  struct Change {
+    std::string_view who;
+    std::string_view from;
+    std::string_view before;
+    std::string_view error;  // empty: it is in force
+  };
+  void audit(const Change& change) const;
 
   const std::string file_;
   const gateway::ConfigRules rules_;

@@ -19,6 +19,8 @@ cli::Verb fleet_init_verb();
 std::vector<cli::Verb> kv_verbs();
 // weights serve, mirror, ls, manifest, erase.
 std::vector<cli::Verb> weights_verbs();
+// audit verify, show.
+std::vector<cli::Verb> audit_verbs();
 // chain check, graph, run.
 std::vector<cli::Verb> chain_verbs();
 cli::Verb availability_verb();

@@ -42,6 +42,17 @@ bool Gateway::is_operator(const std::string& account) const {
   return scope != nullptr && scope->is_operator;
 }
 
+// Whose, and where from: nothing of what was asked.
+void Gateway::note_refused_region(const access::Principal& principal,
+                                  const net::HttpRequest& request, std::string_view result) {
+  if (audit_ == nullptr) return;
+  audit_->note_often({.who = principal.tenant,
+                      .from = std::string(request.remote.substr(0, request.remote.rfind(':'))),
+                      .what = "refuse by residency",
+                      .target = std::string(request.headers.get("x-pelton-region")),
+                      .result = std::string(result)});
+}
+
 bool Gateway::command(std::string_view worker, Fleet::Command command) {
   return fleet_.command(worker, command);
 }

@@ -79,6 +79,16 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
                           .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
 }
 
+void Relay::note_refused_region() const {
+  if (services_.audit == nullptr || request_.region.empty()) return;
+  const std::string& remote = request_.http.remote;
+  services_.audit->note_often({.who = request_.principal.tenant,
+                               .from = remote.substr(0, remote.rfind(':')),
+                               .what = "refuse by residency",
+                               .target = request_.region,
+                               .result = "503 no_worker"});
+}
+
 // What its client's own mistake was says nothing of the arm. Who leaves before the first token has
 // waited so long at least.
 void Relay::note_rollout(ArmFigures::Outcome outcome, int64_t tokens) {

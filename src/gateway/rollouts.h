@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "access/audit_chain.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
@@ -53,6 +54,8 @@ class Rollouts {
  public:
   struct Options {
     std::function<bool(const std::string& pool)> has_workers;
+    // Of commands, verdicts and steps, for the audit log.
+    std::function<void(const access::AuditEvent& event)> on_event = {};
     const base::Clock& clock;
     base::Log& log;
   };
@@ -119,6 +122,8 @@ class Rollouts {
   std::vector<SavedRollout> saved() const;  // mutex_ is held, as for the next ones
   std::vector<SavedRollout> read_file(const std::string& file) const;
   void log_change(const Entry& entry, const RolloutState& before);
+  void audit(std::string_view who, std::string_view what, const Entry& entry,
+             std::string_view result) const;
   void turn();
   void write();
 
