@@ -5,7 +5,7 @@
 // elsewhere. Pure; one thread at a time.
 //
 //   {"n":2,"at":"…","who":"ann",…,"prev":"<SHA-256 of line 1>","mac":"<HMAC-SHA256 of all before>"}
-//   head: {"n":2,"hash":"<SHA-256 of line 2>","mac":"…"}
+//   head: {"n":2,"hash":"<SHA-256 of line 2>","first":1,"mac":"…"}
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,10 @@ struct AuditEvent {
 struct AuditHead {
   int64_t number = 0;  // of its last line; 0: it has none
   std::string hash;    // of that one
+  int64_t first = 1;   // the number of the file's first line; those before it are in other files
 
-  friend bool operator==(const AuditHead&, const AuditHead&) = default;
+  // Whether it is the same line.
+  bool is_at(const AuditHead& other) const { return number == other.number && hash == other.hash; }
 };
 
 class AuditChain {
@@ -52,6 +54,8 @@ class AuditChain {
   const AuditHead& head() const { return head_; }
   // The line that was appended last is there, or never came to be.
   void go_on(AuditHead head) { head_ = std::move(head); }
+  // The next line is the first one of another file.
+  void begin_file() { head_.first = head_.number + 1; }
   // The file beside the log.
   std::string head_text() const;
 
@@ -85,7 +89,8 @@ struct AuditVerdict {
   bool has_noted = false;  // the head that was noted elsewhere is one of these lines'
 };
 struct AuditProof {
-  AuditHead before = {};               // where the log goes on; nothing: it begins
+  // Where the log goes on. Without it a file that its head says to begin later begins there.
+  AuditHead before = {};
   std::optional<AuditHead> head = {};  // none: there is none to hold it against
   std::string noted = {};              // a line's hash that was noted elsewhere; empty: none was
 };

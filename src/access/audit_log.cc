@@ -49,7 +49,6 @@ Result<void> write_all(int descriptor, std::string_view bytes, const std::string
 
 struct Found {
   AuditHead end;
-  int64_t first = 1;
   int64_t bytes = 0;  // of whole lines
 };
 
@@ -71,27 +70,35 @@ Result<Found> look_at(const AuditLog::Options& options, base::Log& log) {
   const size_t torn = whole.size() - (end == std::string::npos ? 0 : end + 1);
   whole.resize(whole.size() - torn);
   Found found;
+  found.end = *head;
   found.bytes = static_cast<int64_t>(whole.size());
-  AuditProof proof{.before = whole.empty() ? *head : AuditHead(), .head = *head};
-  if (!whole.empty()) {
-    const Result<AuditLine> first = read_audit_line(whole.substr(0, whole.find('\n')), options.key);
-    if (!first.ok()) return not_whole(file, "line 1: " + first.error().message);
-    found.first = first->number;
-    proof.before = {.number = first->number - 1, .hash = first->previous};
-  } else if (head->number > 0 && has_file) {
+  // Its lines have been put aside, or were about to be.
+  const bool is_put_aside = head->number > 0 && head->first == head->number + 1;
+  if (whole.empty() && head->number > 0 && !is_put_aside) {
     return not_whole(file, "its lines are missing");
   }
-  if (!has_file && head->number > 0) return not_whole(file, "it is missing, and its head is there");
-  const AuditVerdict verdict = verify_audit(whole, options.key, proof, nullptr);
+  if (whole.empty()) return found;
+  AuditHead begins = *head;
+  const Result<AuditLine> first = read_audit_line(whole.substr(0, whole.find('\n')), options.key);
+  if (!first.ok()) return not_whole(file, "line 1: " + first.error().message);
+  const bool is_due = is_put_aside && first->number < head->first;
+  if (is_due) begins.first = first->number;
+  const AuditVerdict verdict = verify_audit(whole, options.key, {.head = begins}, nullptr);
   if (verdict.fault) {
     return not_whole(file, fmt::format("line {}: {}", verdict.fault->line, verdict.fault->what));
+  }
+  if (is_due) {
+    const std::string aside = fmt::format("{}.{}", file, first->number);
+    if (::rename(file.c_str(), aside.c_str()) != 0) return io_error(aside, "rename to");
+    found.bytes = 0;
+    return found;
   }
   if (torn > 0) {
     log.warning(fmt::format("{}: a line that was not ended is taken out", file));
     if (::truncate(file.c_str(), found.bytes) != 0) return io_error(file, "truncate");
   }
-  found.end = verdict.end;
-  if (whole.empty()) found.first = found.end.number + 1;
+  found.end.number = verdict.end.number;
+  found.end.hash = verdict.end.hash;
   return found;
 }
 
@@ -114,7 +121,6 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options, const base::Cl
   TRY_ASSIGN(const Found found, look_at(options, log));
   std::unique_ptr<AuditLog> audit(new AuditLog(std::move(options), clock, log, found.end));
   audit->bytes_ = found.bytes;
-  audit->first_ = found.first;
   TRY(audit->reopen());
   TRY(audit->write_head());
   audit->thread_ = std::make_unique<base::PeriodicThread>(
@@ -151,16 +157,20 @@ Result<void> AuditLog::write_head() {
   return {};
 }
 
+// The head says so first: whoever ends between the two is about to put it aside.
+Result<void> AuditLog::begin_file() {
+  const std::string aside = fmt::format("{}.{}", options_.file, chain_.head().first);
+  chain_.begin_file();
+  TRY(write_head());
+  if (::rename(options_.file.c_str(), aside.c_str()) != 0) return io_error(aside, "rename to");
+  bytes_ = 0;
+  return reopen();
+}
+
 // What was written of a line whose writing failed is taken out again: the next one follows the one
 // before.
 Result<void> AuditLog::append(const AuditEvent& event) {
-  if (bytes_ >= options_.bytes_max) {
-    const std::string aside = fmt::format("{}.{}", options_.file, first_);
-    if (::rename(options_.file.c_str(), aside.c_str()) != 0) return io_error(aside, "rename to");
-    bytes_ = 0;
-    first_ = chain_.head().number + 1;
-    TRY(reopen());
-  }
+  if (bytes_ >= options_.bytes_max) TRY(begin_file());
   AuditChain next = chain_;
   const std::string line = next.append(event);
   if (const Result<void> written = write_all(descriptor_, line, options_.file); !written.ok()) {

@@ -54,6 +54,7 @@ class AuditLog {
   AuditLog(Options options, const base::Clock& clock, base::Log& log, AuditHead head);
   Result<void> reopen();
   Result<void> append(const AuditEvent& event);
+  Result<void> begin_file();
   Result<void> write_head();
   void flush(bool all);
 
@@ -64,7 +65,6 @@ class AuditLog {
   AuditChain chain_;  // guarded by mutex_, as the next ones
   int descriptor_ = -1;
   int64_t bytes_ = 0;
-  int64_t first_ = 1;  // the number of the file's first line
   int64_t failures_ = 0;
   std::mutex repeated_mutex_;
   std::map<std::string, Repeated, std::less<>> repeated_;  // guarded by repeated_mutex_

@@ -123,6 +123,7 @@ TEST_F(AuditLogTest, OneThatIsNotWholeIsNotGoneOnWith) {
   std::string changed = text;
   changed[changed.find("\"2\"") + 1] = '7';
   EXPECT_TRUE(refused(changed, head));
+  EXPECT_TRUE(refused(text.substr(text.find('\n') + 1), head)) << "its beginning is cut";
   std::filesystem::remove(file());
   EXPECT_FALSE(open().ok()) << "gone";
   // A line that its writer had begun when it ended is none.
