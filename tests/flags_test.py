@@ -226,6 +226,8 @@ class Flags(unittest.TestCase):
             "fleet config get": [["fleet", "config", "get", "--admin", "http://127.0.0.1:1"]],
             "fleet config put": [["fleet", "config", "put", f / "gateway.toml", "--admin", "http://127.0.0.1:1"]],
             "fleet limits": [["fleet", "limits", "--tenant", "a", "--admin", "http://127.0.0.1:1"], ["fleet", "limits", "--json"]],
+            "fleet rollouts": [["fleet", "rollouts", "--admin", "http://127.0.0.1:1"]],
+            "fleet rollout": [["fleet", "rollout", "v2"], ["fleet", "rollout", "v2", "pause", "--admin", "http://127.0.0.1:1"]],
             "fleet role": [["fleet", "role", "w", "both"]],
             "fleet erase": [["fleet", "erase", "--admin", "http://127.0.0.1:1"]],
             "fleet init": [["fleet", "init", "one", "--out", "{new}"]],
