@@ -57,6 +57,10 @@ constexpr std::string_view kNone[] = {"vary",
                                       "adapter-skew",
                                       "adapter-base-share",
                                       "assumed-service-seconds",
+                                      "network-latency",
+                                      "network-loss",
+                                      "facts-delay",
+                                      "facts-lost",
                                       "speculative-acceptance"};
 
 bool is_knob(const cli::Flag& flag, bool is_of_url) {

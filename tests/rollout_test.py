@@ -262,10 +262,23 @@ class RolloutTest(unittest.TestCase):
         load = Load([one.port, two.port])
         time.sleep(1)
         load.close()
-        mine = [json.loads((self.folder / file).read_text()) for file in ("one.json", "two.json")]
-        self.assertEqual(len(mine), 2)
-        self.wait(lambda: self.rollout(admin_one)["errors"]["candidate"]["requests"] ==
-                  self.rollout()["errors"]["candidate"]["requests"] > 20, two.log)
+        def seen(admin=None):
+            errors = self.rollout(admin)["errors"]
+            return errors["candidate"]["requests"] + errors["others"]["requests"]
+
+        def own(file):
+            return sum(json.loads((self.folder / file).read_text())["rollouts"][0]["errors"]["requests"])
+        self.wait(lambda: own("one.json") + own("two.json") == seen() == seen(admin_one) == sum(load.statuses.values()), two.log)
+        self.assertGreater(min(own("one.json"), own("two.json")), 20)
+        # A new start counts nothing twice: what it reads in etcd is what it has said itself.
+        two.end(signal.SIGKILL)
+        again = Process("gateway", "--config", self.config)
+        self.addCleanup(again.end)
+        self.wait(lambda: self.rollout()["has_workers"], again.log)
+        for _ in range(50):
+            self.assertLessEqual(seen(), sum(load.statuses.values()))
+            time.sleep(0.1)
+        self.assertEqual(seen(), sum(load.statuses.values()))
         # What one takes back is taken back at both.
         status, text = ask(admin_one, "POST", "/v1/rollouts/new/rollback")
         self.assertEqual(status, 200, text)

@@ -8,17 +8,15 @@ usage: transcription_test.py BINARY
 import array
 import concurrent.futures
 import ctypes
-import ctypes.util
 import http.client
 import io
 import json
+import math
 import os
 import pathlib
 import random
 import re
-import shutil
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,48 +25,19 @@ import time
 import unittest
 import wave
 
+from whisper_model import GOLDEN, write_model
+
 BINARY = None
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "testdata" / "golden" / "audio" / "whisper"
 BOX = ROOT / "models" / "pelton-box"
 RATE = 16000
 LIMIT_S = 300  # of the sound that the server takes here
-
-
-def byte_characters():
-    """Of each byte, the character that stands for it in a byte-level vocabulary (GPT-2's)."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {**{byte: chr(byte) for byte in plain}, **{byte: chr(256 + i) for i, byte in enumerate(others)}}
-
-
-def write_model(folder, alignment_heads=None):
-    """The golden model, whose first 256 tokens are the bytes, with a tokenizer that says so."""
-    folder.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copyfile(GOLDEN / name, folder / name)
-    generation = json.loads((GOLDEN / "generation_config.json").read_text())
-    if alignment_heads:
-        generation["alignment_heads"] = alignment_heads
-    (folder / "generation_config.json").write_text(json.dumps(generation))
-    ids = {character: byte for byte, character in byte_characters().items()}
-    end = generation["eos_token_id"]
-    special = {"id": end, "content": "<|endoftext|>", "single_word": False, "lstrip": False, "rstrip": False,
-               "normalized": False, "special": True}
-    (folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [special], "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "post_processor": None, "decoder": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
-                  "end_of_word_suffix": "", "fuse_unk": False, "byte_fallback": False, "vocab": ids, "merges": []}}))
-    return folder
 
 
 def tone(seconds, seed=1, rate=RATE):
     """Samples that no two seeds share: a few gliding tones and noise."""
     draw = random.Random(seed)
     rates = [draw.uniform(80, 900) for _ in range(3)]
-    import math
     samples = []
     for i in range(int(seconds * rate)):
         t = i / rate
@@ -323,8 +292,8 @@ class Transcription(unittest.TestCase):
 
     def test_what_is_no_sound_is_said(self):
         flac = self.sound.write("flac", tone(3, seed=7))
-        # Ten hours of silence: a few hundred kilobytes.
-        bomb = self.sound.write("flac", [0] * (RATE * 60), times=600)
+        # Ten hours of silence.
+        bomb = self.sound.write("flac", [0] * 60000, rate=1000, times=600)
         self.assertLess(len(bomb), 4 << 20)
         rows = [(b"", "'file' is empty"), (b"hello there, this is a text", "is no sound that is known"),
                 (b"RIFF\0\0\0\0WAVE", "has no samples"), (wav([]), "has no samples"), (flac[:100], "flac"),

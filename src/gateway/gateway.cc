@@ -456,7 +456,7 @@ std::optional<Gateway::Routed> Gateway::route(const GatewayConfig& config,
   Routed routed{.pool = choice->pool, .model = std::move(model), .fallback = std::move(fallback)};
   if (choice->arm == nullptr) return routed;
   routed.arm = arms_.find(routed.model, choice->arm->name, ArmTable::Traffic::kClients);
-  routed.rollout = begin_rollout(*choice, rollout);
+  routed.rollout = begin_rollout(request, *choice, rollout);
   if (choice->is_shadowed) routed.shadow = &*choice->route->shadow;
   if (home) return routed;
   for (const PoolConfig& pool : config.pools) {

@@ -223,7 +223,8 @@ class Gateway {
                               std::string model, const Asker& asker, const Home& home);
   // The arm of a route that is rolled out (gateway_rollouts.cc): of another route nothing.
   Rollouts::Draw draw_rollout(const RouteConfig* route, const RouteKey& key);
-  std::unique_ptr<RolloutTicket> begin_rollout(const RouteChoice& choice,
+  std::unique_ptr<RolloutTicket> begin_rollout(const net::HttpRequest& request,
+                                               const RouteChoice& choice,
                                                const Rollouts::Draw& draw);
   bool serves(std::string_view pool) const;
   std::optional<Routed> route_adapter(const GatewayConfig& config, std::string name,

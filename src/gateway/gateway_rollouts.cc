@@ -1,6 +1,7 @@
 // The part of gateway::Gateway that draws the arms of routes which are rolled out.
 #include <algorithm>
 
+#include "gateway/asked.h"
 #include "gateway/gateway.h"
 
 namespace pelton::gateway {
@@ -23,9 +24,11 @@ Rollouts::Draw Gateway::draw_rollout(const RouteConfig* route, const RouteKey& k
   return rollouts_.draw(*route, key.asker.tenant, stays);
 }
 
-std::unique_ptr<RolloutTicket> Gateway::begin_rollout(const RouteChoice& choice,
+// What is asked for by its id is where it is, whatever was drawn.
+std::unique_ptr<RolloutTicket> Gateway::begin_rollout(const net::HttpRequest& request,
+                                                      const RouteChoice& choice,
                                                       const Rollouts::Draw& draw) {
-  if (!choice.is_drawn || !choice.route->rollout) return nullptr;
+  if (!choice.is_drawn || !choice.route->rollout || asked_by_id(request)) return nullptr;
   const bool is_candidate = choice.route->is_rolled_out(*choice.arm);
   return rollouts_.begin(*choice.route, draw,
                          is_candidate ? ArmSide::kCandidate : ArmSide::kOthers);

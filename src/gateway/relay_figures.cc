@@ -69,7 +69,7 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
   const int64_t tokens = foreign_ ? foreign_said_ : static_cast<int64_t>(said_count());
   note_pool_served(outcome, tokens);
   if (services_.requests != nullptr) record_request(outcome, status, tokens);
-  if (request_.rollout) note_rollout(outcome, tokens);
+  if (request_.rollout) note_rollout(outcome, status, tokens);
   if (!request_.arm) return;
   size_t longest = 0;
   for (const SaidTokens& one : said_) longest = std::max(longest, one.count());
@@ -91,11 +91,12 @@ void Relay::note_refused_region() const {
 
 // What its client's own mistake was says nothing of the arm. Who leaves before the first token has
 // waited so long at least.
-void Relay::note_rollout(ArmFigures::Outcome outcome, int64_t tokens) {
+void Relay::note_rollout(ArmFigures::Outcome outcome, int status, int64_t tokens) {
   using Outcome = ArmFigures::Outcome;
   const bool has_left = outcome == Outcome::kLeft;
-  RolloutTicket::End end{.failed = arm_failed_ || outcome == Outcome::kError,
-                         .counts = arm_failed_ || outcome != Outcome::kClientError};
+  // A 501 is no fault of a worker's, but may well be its version's.
+  const bool failed = arm_failed_ || outcome == Outcome::kError || status >= 500;
+  RolloutTicket::End end{.failed = failed, .counts = failed || outcome != Outcome::kClientError};
   const int64_t first_ns = answer_ns_ == 0 && has_left ? services_.clock.now_ns() : answer_ns_;
   if (!left_arm_ && first_ns > 0) end.ttft_s = seconds(first_ns - started_ns_);
   if (!left_arm_ && outcome == Outcome::kOk && tokens > 0) end.output_tokens = tokens;

@@ -106,12 +106,9 @@ double Rollout::share(bool has_workers) const {
 void Rollout::note(const RolloutOutcome& outcome) {
   // Of another step it was drawn with another share.
   if (is_over() || outcome.step != step()) return;
-  bool has_changed = false;
-  if (outcome.failed) {
-    has_changed = errors_.note(outcome.side, *outcome.failed);
-    const bool is_of_step = outcome.side == ArmSide::kCandidate && step() == state_.step;
-    state_.step_requests += is_of_step ? 1 : 0;
-  }
+  bool has_changed = errors_.note(outcome.side, outcome.failed);
+  const bool is_of_step = outcome.side == ArmSide::kCandidate && step() == state_.step;
+  state_.step_requests += is_of_step ? 1 : 0;
   if (outcome.ttft_s) has_changed = ttft_.note(outcome.side, *outcome.ttft_s) || has_changed;
   if (outcome.output_tokens) {
     const auto tokens = static_cast<double>(*outcome.output_tokens);
@@ -191,6 +188,7 @@ void Rollout::take_back(std::string_view reason, std::string why) {
 
 void Rollout::next_step(std::string_view reason) {
   ++state_.step;
+  state_.is_promoted = reason == "operator";
   state_.step_s = 0;
   state_.step_requests = 0;
   end_blocks();

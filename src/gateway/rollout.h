@@ -8,7 +8,9 @@
 //      +------ evidence against it, or an operator --------------+--> taken back: 0 %, for good
 //
 // The tests (gateway/sequential_test.h) run through all steps: the chance that a candidate which is
-// as good as the others is ever taken back by them is `false_alarms` at most.
+// as good as the others is ever taken back by them is `false_alarms` at most. That holds if what is
+// noted was drawn: each outcome for the candidate with the step's share, and independently. So of a
+// conversation or user its first request is noted, and none of another step.
 #pragma once
 
 #include <array>
@@ -51,10 +53,8 @@ struct RolloutPlan {
 // What became of one request.
 struct RolloutOutcome {
   ArmSide side = ArmSide::kOthers;
-  size_t step = 0;  // in which it was drawn
-  // Failed: it, or an attempt of it, by its arm's doing. None: that counts no more, as of a
-  // conversation that has failed before.
-  std::optional<bool> failed = {};
+  size_t step = 0;      // in which it was drawn
+  bool failed = false;  // it, or an attempt of it, by its arm's doing
   std::optional<double> ttft_s = {};
   std::optional<int64_t> output_tokens = {};
 };
@@ -82,6 +82,7 @@ struct RolloutState {
   size_t step = 0;
   double step_s = 0;          // time at this step, in which the candidate had workers
   int64_t step_requests = 0;  // of the candidate, which counted, drawn in this step
+  bool is_promoted = false;   // an operator has brought it to this step, whatever its gates said
   // Why it was taken back or promoted: "errors", "ttft", "longer", "shorter", "gates", "operator";
   // empty: it was not.
   std::string reason;
@@ -113,7 +114,7 @@ class Rollout {
   struct Others {
     RolloutEvidence evidence = {};
     int64_t step_requests = 0;  // of those at this very step
-    bool is_ahead = false;      // one of them is past it
+    bool is_ahead = false;      // one of them is past it, as all had met its gates
     std::optional<size_t> step_min = {};
     std::optional<RolloutState> taken_back = {};  // of one of them
   };

@@ -130,11 +130,10 @@ Result<void> check_arm(const ConfigTable& table, const RouteConfig& route,
                                         "rest, and is what it is compared with",
                                         plan.arm));
   }
-  if (route.sticky == RouteConfig::Sticky::kTenant && route.tenant != "*") {
+  if (route.sticky == RouteConfig::Sticky::kTenant) {
     return table.bad("min_requests",
-                     fmt::format("cannot be met: all requests of the tenant '{}' go to one arm "
-                                 "(sticky = \"tenant\")",
-                                 route.tenant));
+                     "cannot be met with sticky = \"tenant\": tenants are drawn then, and one "
+                     "request of each counts; use session, user or none");
   }
   return {};
 }

@@ -48,6 +48,7 @@ void write(base::JsonWriter& w, const SavedRollout& one) {
   w.key("tests").string(one.tests).key("phase").string(rollout_phase_name(one.state.phase));
   w.key("step").integer(static_cast<int64_t>(one.state.step));
   w.key("step_s").number(one.state.step_s).key("step_requests").integer(one.state.step_requests);
+  w.key("is_promoted").boolean(one.state.is_promoted);
   w.key("reason").string(one.state.reason).key("why").string(one.state.why);
   w.key("errors").begin_object();
   write(w, "requests", one.evidence.errors.requests);
@@ -152,6 +153,7 @@ Result<SavedRollout> decode_one(const Json& json) {
   TRY_ASSIGN(one.state.step_s, number_of(json, "step_s", kCountMax));
   TRY_ASSIGN(const double requests, number_of(json, "step_requests", kCountMax));
   one.state.step_requests = static_cast<int64_t>(requests);
+  one.state.is_promoted = json.boolean("is_promoted").value_or(false);
   TRY_ASSIGN(one.state.reason, text_of(json, "reason"));
   TRY_ASSIGN(one.state.why, text_of(json, "why"));
   TRY_ASSIGN(one.evidence.errors, odds_of(json));
@@ -162,25 +164,26 @@ Result<SavedRollout> decode_one(const Json& json) {
 
 }  // namespace
 
-std::string encode(const std::vector<SavedRollout>& rollouts) {
+std::string encode(const SavedRollouts& all) {
   std::string out;
   base::JsonWriter w(out);
-  w.begin_object().key("rollouts").begin_array();
-  for (const SavedRollout& one : rollouts) write(w, one);
+  w.begin_object().key("id").string(all.id).key("rollouts").begin_array();
+  for (const SavedRollout& one : all.rollouts) write(w, one);
   w.end_array().end_object();
   return out;
 }
 
-Result<std::vector<SavedRollout>> decode_rollouts(std::string_view text) {
+Result<SavedRollouts> decode_rollouts(std::string_view text) {
   TRY_ASSIGN(const Json json, Json::parse(text));
+  SavedRollouts all;
+  TRY_ASSIGN(all.id, text_of(json, "id"));
   const Json* list = json.find("rollouts");
   if (list == nullptr || !list->is_array() || list->as_array().size() > kRolloutsMax) {
     return bad("rollouts");
   }
-  std::vector<SavedRollout> all;
   for (const Json& each : list->as_array()) {
     TRY_ASSIGN(SavedRollout one, decode_one(each));
-    all.push_back(std::move(one));
+    all.rollouts.push_back(std::move(one));
   }
   return all;
 }

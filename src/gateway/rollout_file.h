@@ -21,8 +21,15 @@ struct SavedRollout {
   friend bool operator==(const SavedRollout&, const SavedRollout&) = default;
 };
 
-std::string encode(const std::vector<SavedRollout>& rollouts);
+// A gateway's.
+struct SavedRollouts {
+  std::string id;  // drawn once for its file: what it has said before its last start is its own
+  std::vector<SavedRollout> rollouts;
+
+  friend bool operator==(const SavedRollouts&, const SavedRollouts&) = default;
+};
+std::string encode(const SavedRollouts& all);
 // kInvalidArgument.
-Result<std::vector<SavedRollout>> decode_rollouts(std::string_view text);
+Result<SavedRollouts> decode_rollouts(std::string_view text);
 
 }  // namespace pelton::gateway

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!all.ok()) return 0;
   const auto again = decode_rollouts(encode(*all));
   CHECK(again.ok() && *again == *all);
-  for (const SavedRollout& one : *all) {
+  for (const SavedRollout& one : all->rollouts) {
     Rollout rollout({.name = one.name, .arm = "new"}, RankTest::Grid::kKept);
     rollout.restore(one.state, one.evidence);
     rollout.set_others({.evidence = one.evidence, .step_min = one.state.step});

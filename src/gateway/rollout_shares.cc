@@ -47,10 +47,10 @@ Result<void> RolloutShares::exchange() {
     said_ = std::move(text);
   }
   TRY_ASSIGN(const cluster::EtcdClient::Snapshot seen, client_.range(folder));
-  std::vector<std::vector<SavedRollout>> others;
+  std::vector<SavedRollouts> others;
   for (const cluster::EtcdClient::Entry& entry : seen.entries) {
     if (entry.key.substr(folder.size()) == options_.gateway) continue;
-    Result<std::vector<SavedRollout>> said = decode_rollouts(entry.value);
+    Result<SavedRollouts> said = decode_rollouts(entry.value);
     // A gateway of another version says what this one does not know: as if it said nothing.
     if (said.ok()) others.push_back(*std::move(said));
   }

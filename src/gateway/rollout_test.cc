@@ -54,7 +54,7 @@ RolloutOutcome outcome_of(const Behaviour& of, double failing, std::mt19937_64& 
   std::uniform_real_distribution<double> unit;
   std::normal_distribution<double> normal;
   RolloutOutcome outcome{.failed = unit(random) < failing};
-  if (*outcome.failed) return outcome;
+  if (outcome.failed) return outcome;
   outcome.ttft_s = of.ttft_s * std::exp(0.6 * normal(random));
   outcome.output_tokens = 1 + static_cast<int64_t>(of.tokens * std::exp(0.7 * normal(random)));
   return outcome;

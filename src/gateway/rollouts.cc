@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,6 +25,11 @@ std::string tests_of(const RolloutPlan& plan) {
                      plan.length_tolerance);
 }
 
+std::string random_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
 }  // namespace
 
 void RolloutTicket::note_end(const End& end) {
@@ -32,6 +38,7 @@ void RolloutTicket::note_end(const End& end) {
 
 Rollouts::Rollouts(Options options)
     : options_(std::move(options)),
+      id_(random_id()),
       turned_ns_(options_.clock.now_ns()),
       thread_({.name = "pelton-rollouts", .interval = kTurn}, [this] { turn(); }) {}
 
@@ -39,13 +46,13 @@ Rollouts::~Rollouts() {
   write();
 }
 
-std::vector<SavedRollout> Rollouts::read_file(const std::string& file) const {
+SavedRollouts Rollouts::read_file(const std::string& file) const {
   const Result<std::string> text = base::read_file(file, kFileBytesMax);
   if (!text.ok()) {
     if (text.error().code != ErrorCode::kNotFound) options_.log.error(text.error().message);
     return {};
   }
-  Result<std::vector<SavedRollout>> saved = decode_rollouts(*text);
+  Result<SavedRollouts> saved = decode_rollouts(*text);
   if (saved.ok()) return *std::move(saved);
   options_.log.error(
       fmt::format("{}: {}: roll-outs begin at their first steps", file, saved.error().message));
@@ -56,8 +63,10 @@ void Rollouts::set(const GatewayConfig& config) {
   {
     std::lock_guard lock(mutex_);
     if (file_ != config.rollouts_file) {
-      kept_ = config.rollouts_file.empty() ? std::vector<SavedRollout>()
-                                           : read_file(config.rollouts_file);
+      SavedRollouts read =
+          config.rollouts_file.empty() ? SavedRollouts() : read_file(config.rollouts_file);
+      kept_ = std::move(read.rollouts);
+      if (!read.id.empty()) id_ = std::move(read.id);
       file_ = config.rollouts_file;
     }
     std::vector<SavedRollout> known = saved();
@@ -93,7 +102,10 @@ void Rollouts::set(const GatewayConfig& config) {
       entries_.emplace(route.rollout->name, std::move(entry));
     }
     // One that leaves the file and comes back is what it was: taken back, for example.
-    std::erase_if(known, [&](const SavedRollout& one) { return entries_.contains(one.name); });
+    std::erase_if(known, [&](const SavedRollout& one) {
+      const auto now = entries_.find(one.name);
+      return now != entries_.end() && now->second.identity == one.identity;
+    });
     if (known.size() > kKeptMax) known.resize(kKeptMax);
     kept_ = std::move(known);
   }
@@ -110,10 +122,10 @@ Rollouts::Draw Rollouts::draw(const RouteConfig& route, std::string_view tenant,
             .step = entry.rollout->step()};
   if (stays.empty()) return draw;
   draw.pin = base::mix64(base::fnv1a64(stays) + base::fnv1a64(tenant));
-  const ConversationPins::Pin* pin = entry.pins.find(*draw.pin);
-  if (pin == nullptr) return draw;
+  const std::optional<ArmSide> side = entry.pins.find(*draw.pin);
+  if (!side) return draw;
   draw.share.pin =
-      pin->side == ArmSide::kCandidate ? RolloutShare::Pin::kCandidate : RolloutShare::Pin::kOthers;
+      *side == ArmSide::kCandidate ? RolloutShare::Pin::kCandidate : RolloutShare::Pin::kOthers;
   return draw;
 }
 
@@ -123,16 +135,12 @@ std::unique_ptr<RolloutTicket> Rollouts::begin(const RouteConfig& route, const D
   const auto found = entries_.find(route.rollout->name);
   const bool is_drawn = draw.share.share > 0 && draw.share.share < 1;
   if (found == entries_.end() || !is_drawn) return nullptr;
+  if (draw.pin && !found->second.pins.note(*draw.pin, side)) return nullptr;
   auto ticket = std::make_unique<RolloutTicket>();
   ticket->rollouts_ = this;
   ticket->name_ = found->first;
   ticket->side_ = side;
   ticket->step_ = draw.step;
-  if (!draw.pin) return ticket;
-  const bool is_first = found->second.pins.note(*draw.pin, side);
-  if (route.sticky != RouteConfig::Sticky::kSession) return ticket;
-  ticket->conversation_ = draw.pin;
-  ticket->counts_values_ = is_first;
   return ticket;
 }
 
@@ -142,18 +150,11 @@ void Rollouts::note(const RolloutTicket& ticket, const RolloutTicket::End& end) 
   const auto found = entries_.find(ticket.name_);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
-  RolloutOutcome outcome{.side = ticket.side_, .step = ticket.step_, .failed = end.failed};
-  // What fails again and again is one conversation's, and was drawn once.
-  if (ticket.conversation_) {
-    if (ConversationPins::Pin* pin = entry.pins.find(*ticket.conversation_)) {
-      if (pin->has_failed) outcome.failed.reset();
-      pin->has_failed = pin->has_failed || end.failed;
-    }
-  }
-  if (ticket.counts_values_) {
-    outcome.ttft_s = end.ttft_s;
-    outcome.output_tokens = end.output_tokens;
-  }
+  const RolloutOutcome outcome{.side = ticket.side_,
+                               .step = ticket.step_,
+                               .failed = end.failed,
+                               .ttft_s = end.ttft_s,
+                               .output_tokens = end.output_tokens};
   const RolloutState before = entry.rollout->state();
   entry.rollout->note(outcome);
   log_change(entry, before);
@@ -251,17 +252,19 @@ std::string Rollouts::own_text() const {
     one.evidence.ttft.grid.clear();
     one.evidence.length.grid.clear();
   }
-  return encode(all);
+  return encode({.id = id_, .rollouts = std::move(all)});
 }
 
-void Rollouts::set_others(const std::vector<std::vector<SavedRollout>>& others) {
+void Rollouts::set_others(const std::vector<SavedRollouts>& others) {
   std::lock_guard lock(mutex_);
   for (auto& [name, entry] : entries_) {
     Rollout::Others sum;
     entry.gateways = 1;
     const RolloutState before = entry.rollout->state();
-    for (const std::vector<SavedRollout>& gateway : others) {
-      for (const SavedRollout& one : gateway) {
+    for (const SavedRollouts& gateway : others) {
+      // What this one said before its last start is its own.
+      if (gateway.id == id_) continue;
+      for (const SavedRollout& one : gateway.rollouts) {
         if (one.name != name || one.identity != entry.identity) continue;
         ++entry.gateways;
         if (one.tests == entry.tests) sum.evidence += one.evidence;
@@ -271,7 +274,8 @@ void Rollouts::set_others(const std::vector<std::vector<SavedRollout>>& others) 
         }
         sum.step_min = std::min(sum.step_min.value_or(one.state.step), one.state.step);
         if (one.state.step == before.step) sum.step_requests += one.state.step_requests;
-        sum.is_ahead = sum.is_ahead || one.state.step > before.step;
+        const bool has_met = one.state.step > before.step && !one.state.is_promoted;
+        sum.is_ahead = sum.is_ahead || has_met;
       }
     }
     entry.rollout->set_others(std::move(sum));
@@ -309,7 +313,7 @@ void Rollouts::write() {
     file = file_;
     std::vector<SavedRollout> all = saved();
     all.insert(all.end(), kept_.begin(), kept_.end());
-    text = encode(all);
+    text = encode({.id = id_, .rollouts = std::move(all)});
   }
   const Result<void> written = base::write_file(file, text);
   if (written.ok() == !is_failing_) return;

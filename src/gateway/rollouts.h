@@ -28,7 +28,8 @@ namespace pelton::gateway {
 
 class Rollouts;
 
-// One request of a route with a roll-out, whose arm was drawn. Its relay notes what became of it.
+// One request of a route with a roll-out, whose arm was drawn with it: of a conversation or a user
+// the first one only, as the others go where it went. Its relay notes what became of it.
 class RolloutTicket {
  public:
   struct End {
@@ -46,8 +47,6 @@ class RolloutTicket {
   std::string name_;
   ArmSide side_ = ArmSide::kOthers;
   size_t step_ = 0;
-  std::optional<uint64_t> conversation_;  // whose requests are not independent of each other
-  bool counts_values_ = true;             // it is the first one of its conversation
 };
 
 class Rollouts {
@@ -76,7 +75,7 @@ class Rollouts {
     std::optional<uint64_t> pin;
   };
   Draw draw(const RouteConfig& route, std::string_view tenant, std::string_view stays);
-  // Its arm has been drawn. Null: it is over, or is another one by now.
+  // Its arm has been drawn. Null: it counts for nothing.
   std::unique_ptr<RolloutTicket> begin(const RouteConfig& route, const Draw& draw, ArmSide side);
 
   // Errors: kNotFound, none has this name; kInvalidArgument, it means nothing for that one.
@@ -101,7 +100,7 @@ class Rollouts {
   // For other gateways, and what those say; none of it is this one's. Without what intervals of
   // ratios are made of, which is ten times as long: these are of each gateway's own requests.
   std::string own_text() const;
-  void set_others(const std::vector<std::vector<SavedRollout>>& others);
+  void set_others(const std::vector<SavedRollouts>& others);
 
  private:
   friend class RolloutTicket;
@@ -120,7 +119,7 @@ class Rollouts {
 
   void note(const RolloutTicket& ticket, const RolloutTicket::End& end);
   std::vector<SavedRollout> saved() const;  // mutex_ is held, as for the next ones
-  std::vector<SavedRollout> read_file(const std::string& file) const;
+  SavedRollouts read_file(const std::string& file) const;
   void log_change(const Entry& entry, const RolloutState& before);
   void audit(std::string_view who, std::string_view what, const Entry& entry,
              std::string_view result) const;
@@ -131,6 +130,7 @@ class Rollouts {
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_, as the next ones
   std::string file_;
+  std::string id_;                  // of this gateway, over new starts: its file has it
   std::vector<SavedRollout> kept_;  // what the file has of those that are not in the configuration
   bool is_changed_ = false;         // of what matters at once
   int64_t turned_ns_ = 0;

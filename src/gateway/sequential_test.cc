@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/random.h"
+
 namespace pelton::gateway {
 namespace {
 
@@ -80,13 +82,12 @@ bool OddsTest::note(ArmSide side, bool failed) {
     ++open_.failed.of(side);
   }
   const BySide<int64_t>& requests = open_.requests;
-  const bool is_whole = requests.candidate > 0 && requests.others > 0 &&
-                        requests.candidate + requests.others >= kBlockMin;
-  if (!is_whole) return false;
+  if (requests.candidate + requests.others < kBlock) return false;
   const Counts counts{.candidate = requests.candidate,
                       .others = requests.others,
                       .failed = open_.failed.candidate + open_.failed.others};
-  if (counts.failed > 0) {
+  const bool says_something = counts.failed > 0 && counts.candidate > 0 && counts.others > 0;
+  if (says_something) {
     const double alike = log_chance(counts, open_.failed.candidate, tolerated_);
     for (size_t i = 0; i < kRatios.size(); ++i) {
       evidence_.log_products[i] +=
@@ -94,7 +95,7 @@ bool OddsTest::note(ArmSide side, bool failed) {
     }
   }
   open_ = {};
-  return counts.failed > 0;
+  return says_something;
 }
 
 Interval chance_interval(int64_t failed, int64_t requests, double alpha) {
@@ -152,36 +153,48 @@ void RankTest::end_block() {
 bool RankTest::note(ArmSide side, double value) {
   constexpr double kLeast = 1e-9;
   ++evidence_.values.of(side);
-  std::vector<double>& own = open_.of(side);
-  if (own.size() < kBesideMax) own.push_back(std::log(std::max(value, kLeast)));
-  if (open_.candidate.empty() || open_.others.empty()) return false;
-  close_block();
-  return true;
+  open_.of(side).push_back(std::log(std::max(value, kLeast)));
+  if (open_.candidate.size() + open_.others.size() < kBlock) return false;
+  const bool says_something = !open_.candidate.empty() && !open_.others.empty();
+  if (says_something) close_block();
+  end_block();
+  return says_something;
 }
 
-// As soon as both are there, one of them is a single value.
 void RankTest::close_block() {
-  const bool is_candidate_single = open_.candidate.size() == 1;
-  const double single = is_candidate_single ? open_.candidate.front() : open_.others.front();
-  std::vector<double>& beside = is_candidate_single ? open_.others : open_.candidate;
-  std::ranges::sort(beside);
-  // By how much the candidate's, divided by exp(log_ratio), are larger: -1 to 1.
-  const auto larger_by = [&](double log_ratio) {
-    const double value = is_candidate_single ? single - log_ratio : single + log_ratio;
-    constexpr double kEqual = 1e-9;  // of logarithms: what was divided and is the same
-    const auto below = std::ranges::lower_bound(beside, value - kEqual) - beside.begin();
-    const auto above = beside.end() - std::ranges::upper_bound(beside, value + kEqual);
-    const double larger = static_cast<double>(below - above) / static_cast<double>(beside.size());
-    return is_candidate_single ? larger : -larger;
-  };
-  bet(larger_by(log_tolerated_), evidence_.at_tolerance.larger);
-  bet(-larger_by(-log_tolerated_), evidence_.at_tolerance.smaller);
-  for (size_t i = 0; i < evidence_.grid.size(); ++i) {
-    const double larger = larger_by(std::log(ratios()[i]));
-    bet(larger, evidence_.grid[i].larger);
-    bet(-larger, evidence_.grid[i].smaller);
+  const bool has_fewer = open_.candidate.size() <= open_.others.size();
+  std::vector<double>& fewer = has_fewer ? open_.candidate : open_.others;
+  const std::vector<double>& more = has_fewer ? open_.others : open_.candidate;
+  // In the order in which they came a growing load would look like a slow arm.
+  const auto seed = static_cast<uint64_t>(evidence_.values.candidate + evidence_.values.others);
+  for (size_t i = fewer.size(); i > 1; --i) {
+    std::swap(fewer[i - 1], fewer[base::random_bits(seed, i) % i]);
   }
-  end_block();
+  // With the candidate's values divided by exp(log_ratio).
+  const auto place = [&](double log_ratio, auto&& each) {
+    std::vector<double> placed = more;
+    if (!has_fewer) {
+      for (double& one : placed) one -= log_ratio;
+    }
+    std::ranges::sort(placed);
+    for (const double one : fewer) {
+      const double value = has_fewer ? one - log_ratio : one;
+      constexpr double kEqual = 1e-9;  // of logarithms: what was divided and is the same
+      const auto below = std::ranges::lower_bound(placed, value - kEqual) - placed.begin();
+      const auto above = placed.end() - std::ranges::upper_bound(placed, value + kEqual);
+      const double larger = static_cast<double>(below - above) / static_cast<double>(placed.size());
+      each(has_fewer ? larger : -larger);
+      placed.insert(std::ranges::upper_bound(placed, value), value);
+    }
+  };
+  place(log_tolerated_, [&](double larger) { bet(larger, evidence_.at_tolerance.larger); });
+  place(-log_tolerated_, [&](double larger) { bet(-larger, evidence_.at_tolerance.smaller); });
+  for (size_t i = 0; i < evidence_.grid.size(); ++i) {
+    place(std::log(ratios()[i]), [&](double larger) {
+      bet(larger, evidence_.grid[i].larger);
+      bet(-larger, evidence_.grid[i].smaller);
+    });
+  }
 }
 
 RankTest::Ratio RankTest::ratio(const Evidence& evidence, double alpha) {

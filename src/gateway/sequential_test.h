@@ -3,21 +3,21 @@
 // looks together. Pure.
 //
 // Each test multiplies up evidence E, which is 1 in the mean at every step while the arm is not
-// worse; by Ville's inequality P(E ever reaches 1 / alpha) <= alpha. Requests are taken in blocks,
-// each with some of both arms, and within a block only which of its requests were the candidate's
-// is chance. So nothing is assumed of how the load, the errors of a bad hour or the lengths of
-// prompts change with time, as both arms see the same. This is testing by betting, in the form of
+// worse; by Ville's inequality P(E ever reaches 1 / alpha) <= alpha. What is drawn (a conversation,
+// say) is noted once, each for the candidate with the same chance and independently of the others.
+// It is noted in blocks of a fixed size; within a block, given what became of all in it, only which
+// of them were the candidate's is chance. So nothing is assumed of how the load, the errors of a
+// bad hour or the lengths of prompts change with time. This is testing by betting, in the form of
 // Turner, Ly, Grünwald, "Generic E-Variables for Exact Sequential k-Sample Tests that allow for
 // Optional Stopping" (2021) for counts, and of Shekhar, Ramdas, "Nonparametric Two-Sample Testing
 // by Betting" (2021) for ranks; several bets are held at once, as by the mixture of a mixture SPRT
 // (Johari, Koomen, Pekelis, Walsh, "Peeking at A/B Tests", 2017).
 //
-// Worked example, of counts: a block has 39 requests of the others and 1 of the candidate. One of
-// the 40 failed, and it was the candidate's. If the arms are alike each request is as likely to be
-// the one that failed: 1/40. If the candidate's odds to fail are 5 times theirs, it is
-// 5 / (5 + 39) = 0.114. The bet on 5 pays 0.114 / 0.025 = 4.55. Had another one failed, it would
-// have paid (1 / 44) / (1 / 40) = 0.91. Of a candidate that fails in 5 % of requests beside 1 % the
-// product reaches 800 after some two hundred of its requests.
+// Worked example, of counts: a block of 64 has 1 of the candidate. One of the 64 failed, and it was
+// the candidate's. If the arms are alike each is as likely to be the one that failed: 1/64. If the
+// candidate's odds to fail are 5 times theirs, it is 5 / (5 + 63) = 0.0735. The bet on 5 pays
+// 0.0735 / 0.0156 = 4.71. Had another one failed, it would have paid (1 / 68) / (1 / 64) = 0.94.
+// A block in which none failed, or all are of one side, pays 1.
 #pragma once
 
 #include <array>
@@ -61,8 +61,8 @@ class OddsTest {
  public:
   // Odds ratios that are bet on, above what is tolerated.
   static constexpr std::array<double, 6> kRatios = {1.5, 2, 3, 5, 10, 30};
-  // A block has at least so many requests: fewer say less of how often others fail.
-  static constexpr int64_t kBlockMin = 40;
+  // Requests of a block: fewer say less of how often others fail, more are waited for longer.
+  static constexpr int64_t kBlock = 64;
 
   // What several gateways have seen adds up: each product is of its own requests.
   struct Evidence {
@@ -79,7 +79,7 @@ class OddsTest {
 
   // True: the evidence has changed.
   bool note(ArmSide side, bool failed);
-  // The requests of the block that is open count no more: shares change.
+  // Those of the block that is open count no more: shares change.
   void end_block() { open_ = {}; }
   const Evidence& evidence() const { return evidence_; }
   void set_evidence(const Evidence& evidence) { evidence_ = evidence; }
@@ -101,14 +101,14 @@ class OddsTest {
 Interval chance_interval(int64_t failed, int64_t requests, double alpha);
 
 // Values of both arms (times, lengths) by their order alone, and the evidence that the candidate's
-// are more, or less, than (1 + tolerance) times as large. One of a side stands beside several of
-// the other; u, the share of these that it exceeds, has the mean 1/2 if they are alike, and
-// 1 + lambda (2 u - 1) the mean 1.
+// are more, or less, than (1 + tolerance) times as large. In a block those of the side that has
+// fewer are put among the others' one by one, in an order drawn for itself; u, the share of those
+// already there that one exceeds, has the mean 1/2 if the arms are alike, whatever the ones before
+// it were (sequential ranks are independent), and 1 + lambda (2 u - 1) the mean 1.
 class RankTest {
  public:
   static constexpr std::array<double, 4> kBets = {0.1, 0.3, 0.6, 0.95};
-  // So many values stand beside one; of more the first ones do.
-  static constexpr size_t kBesideMax = 32;
+  static constexpr size_t kBlock = 32;  // values
   using Products = std::array<double, kBets.size()>;
 
   // For one ratio: that the candidate's values divided by it are larger, and that they are smaller.

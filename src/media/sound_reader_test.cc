@@ -119,7 +119,7 @@ TEST(SoundReader, FormatsComeOutAsTheyWentIn) {
 
 TEST(SoundReader, LongOnesAreNotReadToTheirEnd) {
   // Ten hours of silence: a decompression bomb.
-  const std::string bomb = encoded(kFlac, std::vector<short>(16'000 * 60), 16'000, 1, 600);
+  const std::string bomb = encoded(kFlac, std::vector<short>(1000 * 60), 1000, 1, 600);
   ASSERT_LT(bomb.size(), size_t{4} << 20);
   const auto read = reader(30.0).read(bomb, "bomb", kGo);
   ASSERT_FALSE(read.ok());
@@ -213,7 +213,7 @@ TEST(Confinement, NothingIsOpenedMadeOrReached) {
   EXPECT_EQ(tries([] { return std::vector<char>(size_t{8} << 20).size() > 0; }), 1);  // it computes
   EXPECT_GT(code_of([] {
               if (!bound_process({.cpu_s = 1, .memory_bytes = int64_t{1} << 30}).ok()) return 99;
-              for (volatile int i = 0;; i = i + 1) continue;
+              for (;;) asm volatile("");
             }),
             128);  // by a signal
 }

@@ -495,6 +495,12 @@ cluster::WorkerLoad FleetServer::load(const std::string& gateway) {
     load.waiting += std::max(stats.queued, stats.waiting);
     load.waiting_tokens += stats.queued_tokens;
     load.wait_s = std::max(load.wait_s, static_cast<double>(stats.queue_wait_ns) * 1e-9);
+    if (model->transcriber != nullptr) {
+      const speech::Transcriber::Stats heard = model->transcriber->stats();
+      load.progress += heard.windows;
+      load.running += heard.running;
+      load.waiting += heard.waiting;
+    }
     if (model->adapters != nullptr) add_adapters(*model->adapters, load);
     if (busy_since_ns > 0) {
       load.busy_ms = std::max<int64_t>({load.busy_ms, (now_ns - busy_since_ns) / 1'000'000, 1});

@@ -25,8 +25,8 @@ Result<void> check_members(const Json& json, const std::string& name) {
   if (!json.is_object()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be an object", name), "faults"};
   }
-  static const std::vector<std::string> kKeys = {
-      "kind", "replica", "gateway", "at_s", "until_s", "factor", "count", "share", "delay_s"};
+  static const std::vector<std::string> kKeys = {"kind",  "replica", "at_s",  "until_s", "factor",
+                                                 "count", "gateway", "share", "delay_s"};
   for (const auto& [key, value] : json.as_object()) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
       return Error{ErrorCode::kInvalidArgument,

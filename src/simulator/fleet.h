@@ -140,8 +140,9 @@ struct Watch {
     bool is_doubled = false;
   };
   cluster::WorkerHealth health{cluster::WorkerHealth::Options{}};
-  int64_t start = -1;    // of the replica, that it is in touch with
-  int64_t down_ns = -1;  // since when it is down; -1: it is not
+  int64_t start = -1;           // of the replica, that it is in touch with
+  bool has_begun_anew = false;  // what it was asked before is lost
+  int64_t down_ns = -1;         // since when it is down; -1: it is not
   int64_t reopened_ns = 0;
   std::deque<Report> reports;
   int64_t comes_ns = 0;  // the last of them
@@ -234,6 +235,7 @@ class Fleet {
   void break_connections(int64_t now_ns, size_t replica);
   void break_off(int64_t now_ns, int64_t connection, int64_t legs);
   void lose_at(int64_t now_ns, size_t gateway, size_t replica, int64_t legs, Charge charge);
+  void lose_older(int64_t now_ns, size_t gateway, size_t replica, int64_t start);
   void lose_leg(int64_t now_ns, int64_t leg, Charge charge);
   void lose_request(int64_t now_ns, int64_t number, const std::string& why);
   void look(int64_t now_ns);

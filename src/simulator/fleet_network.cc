@@ -223,6 +223,16 @@ void Fleet::lose_at(int64_t now_ns, size_t gateway, size_t replica, int64_t legs
   for (const int64_t leg : lost) lose_leg(now_ns, leg, charge);
 }
 
+// That they are broken may never have come.
+void Fleet::lose_older(int64_t now_ns, size_t gateway, size_t replica, int64_t start) {
+  std::vector<int64_t> lost;
+  for (const auto& [leg, flight] : flights_) {
+    const bool is_there = legs_[static_cast<size_t>(leg)].replica == static_cast<int>(replica);
+    if (is_there && flight.gateway == gateway && flight.start < start) lost.push_back(leg);
+  }
+  for (const int64_t leg : lost) lose_leg(now_ns, leg, Charge::kOne);
+}
+
 void Fleet::lose_leg(int64_t now_ns, int64_t leg, Charge charge) {
   const Leg one = legs_[static_cast<size_t>(leg)];
   if (one.is_over) return;
@@ -285,6 +295,7 @@ void Fleet::look(int64_t now_ns) {
 
 void Fleet::look_at(int64_t now_ns, size_t gateway, size_t replica) {
   Watch& one = watch(gateway, replica);
+  if (std::exchange(one.has_begun_anew, false)) lose_older(now_ns, gateway, replica, one.start);
   const bool is_down = one.health.state(now_ns) == cluster::WorkerState::kDown;
   if (!is_down) {
     one.down_ns = -1;
@@ -349,7 +360,10 @@ void Fleet::take_reports(int64_t now_ns, size_t gateway, size_t replica) {
     const Watch::Report report = std::move(one.reports.front());
     one.reports.pop_front();
     if (report.start < one.start) continue;
-    if (report.start > one.start) connect(report.comes_ns, gateway, replica, report.start);
+    if (report.start > one.start) {
+      connect(report.comes_ns, gateway, replica, report.start);
+      one.has_begun_anew = true;
+    }
     one.health.note_load(report.load, report.comes_ns);
     if (report_ns_ == 0) continue;
     heard_[gateway].states[replica] = report.state;

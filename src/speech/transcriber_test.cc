@@ -201,7 +201,7 @@ TEST(Transcript, IsWrittenInEachForm) {
             R"({"text":"Guten\n\nTag, \"Welt\".","usage":{"type":"duration","seconds":4}})");
   const std::string verbose = verbose_json(made, {.segments = false, .words = true});
   EXPECT_TRUE(verbose.starts_with(R"({"task":"transcribe","language":"german","duration":3.5,)"));
-  EXPECT_NE(verbose.find(R"("words":[{"word":"Guten","start":0,"end":0.5})"), std::string::npos);
+  EXPECT_NE(verbose.find(R"("words":[{"word":"Guten","start":0.0,"end":0.5})"), std::string::npos);
   EXPECT_EQ(verbose.find("segments"), std::string::npos);
 }
 

@@ -132,6 +132,15 @@ BASE_URL=$(sed -n 's/^listening on //p' orpheus.out)/v1 MODEL=orpheus timeout 20
   node_modules/.bin/node --test --test-timeout=120000 speech_client.test.mjs
 end_beside
 
+# A model that hears, likewise.
+rm -rf whisper
+python3 "$here/../whisper_model.py" whisper
+serve_beside whisper whisper
+BASE_URL=$(sed -n 's/^listening on //p' whisper.out)/v1 MODEL=whisper \
+  AUDIO=$here/../../testdata/golden/audio/whisper/audio.wav timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 transcription_client.test.mjs
+end_beside
+
 # The same through a gateway before two workers. Left out: a model that is called by its server's URL, which a
 # gateway does not know, and a socket's response.cancel, which it answers in its own way (docs/gateway.md).
 if [[ ${PELTON_FULL:-} == 1 ]]; then

@@ -29,6 +29,25 @@ before(async () => {
 listen = "127.0.0.1:0"
 admin = "127.0.0.1:0"
 keys_file = "${keys}"
+rollouts_file = "${path.join(folder, "rollouts.json")}"
+
+[[pool]]
+name = "before"
+model = "split"
+
+[[pool]]
+name = "next"
+model = "split"
+
+[[route]]
+model = "split"
+to = [{pool = "before"}, {pool = "next"}]
+
+[route.rollout]
+arm = "next"
+steps = [10, 100]
+min_requests = 5
+min_seconds = 60
 
 [[pool]]
 name = "scripted"
@@ -200,6 +219,27 @@ test("eject and restore", async () => {
     await until(async () => (await state_of(one.name)) === state, state);
     await page.waitForFunction(() => !document.querySelector("dialog"));
   }
+  await clean(opened);
+});
+
+test("a roll-out shows its steps, and whoever has signed in takes it back", async () => {
+  const opened = await open_page(browser, gateway.admin + "/console#splits");
+  const { page } = opened;
+  await page.getByText("Roll-out next: arm next").waitFor();
+  assert.ok(await page.getByText("It has no conversations while its pool takes no requests.").isVisible());
+  const steps = () => page.locator("[aria-label='Steps of the roll-out'] tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  assert.deepEqual(await steps(), [["10 %", "now", "0 of 5 requests, 0 of 60 s"], ["100 %", "ahead", ""]]);
+  const take_back = page.getByRole("button", { name: "Take back" });
+  assert.equal(await take_back.count(), 0, "nobody has signed in");
+  assert.equal(await page.evaluate(async () => (await fetch("console/rollouts/next/rollback", { method: "POST" })).status), 401);
+  await sign_in(page, "key-of-ann");
+  await take_back.click();
+  await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();
+  await page.getByText("Taken back: it gets no conversations. Operator: at 10 %: an operator said so.").waitFor();
+  assert.equal(await take_back.count(), 0);
+  assert.deepEqual((await steps()).map((row) => row[1]), ["off", "off"]);
+  assert.equal((await json(gateway.admin + "/v1/rollouts/next")).phase, "taken_back");
+  await until(() => /audit: ann from .*: rollback next: done/.test(said), "a line of the audit");
   await clean(opened);
 });
 
