@@ -604,7 +604,8 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   TRY(read_vector_use(*plan.arguments, *hosted->loaded, *hosted->served, parts_.log));
   SpeechOwner speaker{.names = plan.named.aliases, .has_unnamed = plan.has_unnamed_speech};
   speaker.names.push_back(plan.named.id);
-  TRY(read_speech(*plan.arguments, speaker, *hosted->served, parts_.log));
+  TRY(read_speech(*plan.arguments, speaker,
+                  {.stopped = stopped, .clock = parts_.clock, .log = parts_.log}, *hosted->served));
   TRY(add_adapters(plan, *hosted, stopped));
   TRY(finish(plan, *hosted));
   hosted->line = line_of(*hosted->loaded, plan.named.id);

@@ -303,7 +303,7 @@ cli::Verb serve_verb() {
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
       // A gateway sends no requests to a worker whose models are away.
       .exclusive = {{"--sleep-after", "--fleet-port"}, {"--enable-sleep-mode", "--fleet-port"}},
-      .examples = {"pelton serve openai/gpt-oss-20b",
+      .examples = {"pelton serve openai/gpt-oss-20b", "pelton serve openai/whisper-small",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "pelton serve ./large ./small --alias gpt-4o=./large",
                    "pelton serve ./orpheus-3b --speech-decoder ./snac_24khz",

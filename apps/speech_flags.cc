@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/model_fetch.h"
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
@@ -150,7 +151,7 @@ Result<void> check_speech_decoders(const cli::Arguments& arguments,
 }
 
 Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& owner,
-                         server::ServedModel& served, base::Log& log) {
+                         const SpeechLoad& load, server::ServedModel& served) {
   if (!arguments.knows("--speech-decoder")) return {};
   std::optional<std::string> decoder;
   std::optional<std::string> unnamed;
@@ -171,6 +172,12 @@ Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& own
   }
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
+  if (auto fetched = fetch_if_missing(*decoder, "", load.stopped, load.clock, load.log);
+      !fetched.ok()) {
+    Error error = fetched.error();
+    error.field = "speech-decoder";
+    return error;
+  }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(*decoder));
   TRY_ASSIGN(
       std::unique_ptr<SnacVocoder> vocoder,
@@ -184,10 +191,10 @@ Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& own
   }
   served.speech = std::make_shared<server::SpeechUse>(*std::move(tokens), std::move(voices),
                                                       std::move(vocoder));
-  log.info(fmt::format("speech: {} voices; {} Hz, decoded by {} thread{} beside the model",
-                       served.speech->voices.size(), served.speech->queue.sample_rate(),
-                       arguments.integer("--speech-threads"),
-                       arguments.integer("--speech-threads") == 1 ? "" : "s"));
+  load.log.info(fmt::format("speech: {} voices; {} Hz, decoded by {} thread{} beside the model",
+                            served.speech->voices.size(), served.speech->queue.sample_rate(),
+                            arguments.integer("--speech-threads"),
+                            arguments.integer("--speech-threads") == 1 ? "" : "s"));
   return {};
 }
 

@@ -1,10 +1,12 @@
 // --speech-decoder and what else says how a served model's tokens become sound: of `serve`.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
@@ -27,7 +29,13 @@ struct SpeechOwner {
   std::vector<std::string> names = {};
   bool has_unnamed = true;
 };
+// A hub id that is not on this machine is fetched, unless `stopped` (kCancelled).
+struct SpeechLoad {
+  const std::function<bool()>& stopped;
+  const base::Clock& clock;
+  base::Log& log;
+};
 Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& owner,
-                         server::ServedModel& served, base::Log& log);
+                         const SpeechLoad& load, server::ServedModel& served);
 
 }  // namespace pelton::apps

@@ -95,7 +95,7 @@ class RolloutTest(unittest.TestCase):
                 f'rollouts_file = "{self.folder / state}"\nretry_budget = 1\n{more}'
                 f'[[pool]]\nname = "old"\nmodel = "pelton-box"\n[[pool]]\nname = "new"\nmodel = "pelton-box"\n'
                 f'[[worker]]\npool = "old"\nurl = "http://127.0.0.1:{old.port}"\n[[worker]]\npool = "new"\nurl = "http://127.0.0.1:{new.port}"\n'
-                f'[[route]]\nmodel = "pelton-box"\nto = [{{pool = "old"}}, {{pool = "new"}}]\n[route.rollout]\narm = "new"\n{rollout}')
+                f'[[route]]\nmodel = "pelton-box"\nto = [{{pool = "old"}}, {{pool = "new"}}]\nfallback = ["old"]\n[route.rollout]\narm = "new"\n{rollout}')
 
     def gateway(self, old, new, rollout, state="rollouts.json", more=""):
         self.admin = free_port()
@@ -162,7 +162,7 @@ class RolloutTest(unittest.TestCase):
         self.assertGreater(failed["failed"], 3)
         self.assertLess(failed["low"], 0.05)
         self.assertGreater(failed["high"], 0.02)
-        self.assertEqual(set(load.statuses), {200}, "clients have seen none of it: another attempt was made")
+        self.assertEqual(set(load.statuses), {200}, "clients have seen none of it: the other pool answered")
         code, text = self.verb("rollouts")
         self.assertEqual(code, 0, text)
         self.assertIn("v2: new of pelton-box: taken_back, 0 %", text)

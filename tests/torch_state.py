@@ -81,7 +81,7 @@ def write_archive(path, pickle_bytes, storages, folder="archive"):
         def add(name, data):
             info = zipfile.ZipInfo(f"{folder}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
             header = 30 + len(info.filename) + 4
-            padding = -(archive.fp.tell() + header) % 64
+            padding = -(archive.start_dir + header) % 64
             info.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding
             archive.writestr(info, data)
         add("data.pkl", pickle_bytes)

@@ -75,6 +75,16 @@ bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway) 
                            std::ranges::count(hops, ',') + 1 > kHopsMax);
 }
 
+net::HttpHeaders without_deadlines(const net::HttpHeaders& headers) {
+  net::HttpHeaders left;
+  for (const auto& [name, value] : headers.fields()) {
+    const std::string lower = lower_case(name);
+    if (lower == "x-request-timeout-ms" || lower == "x-request-deadline-ms") continue;
+    left.add(name, value);
+  }
+  return left;
+}
+
 Result<void> check_cold_start(const net::HttpHeaders& headers) {
   const std::string_view text = headers.get(kColdStartHeader);
   if (text.empty() || text == "wait" || text == "fail") return {};

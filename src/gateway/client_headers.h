@@ -29,6 +29,10 @@ inline constexpr std::string_view kRegionHeader = "x-pelton-region";
 inline constexpr std::string_view kRegionTenantHeader = "x-pelton-region-tenant";
 inline constexpr std::string_view kRegionStaysHeader = "x-pelton-region-stays-in";
 
+// Without x-request-timeout-ms and x-request-deadline-ms, which count from when they are read:
+// whoever sends the request on says what is left.
+net::HttpHeaders without_deadlines(const net::HttpHeaders& headers);
+
 // What its client wants of a pool without a ready replica: wait (also if it says nothing), or fail.
 inline constexpr std::string_view kColdStartHeader = "x-pelton-cold-start";
 // Errors: kInvalidArgument: it says something else.

@@ -209,7 +209,8 @@ std::vector<Fleet::Listening> Fleet::note_state(Worker& worker, int64_t now_ns) 
     is_bad ? log_.warning(text) : log_.info(text);
     worker.logged = std::move(line);
   }
-  if (state != WorkerState::kDown) return {};
+  // Of another region only its summary is missing: what runs there says by itself how it goes.
+  if (state != WorkerState::kDown || worker.kind == WorkerKind::kRegion) return {};
   return std::exchange(worker.listening, {});
 }
 
@@ -546,7 +547,8 @@ bool Fleet::is_odd_one_out(const Worker& worker, int64_t now_ns) const {
   if (mine.requests < kRequestsMin || is_half_ejected(worker.config.pool)) return false;
   cluster::WorkerHealth::Share others;
   for (const std::unique_ptr<Worker>& other : workers_) {
-    if (other == nullptr || other.get() == &worker || other->config.pool != worker.config.pool) {
+    if (other == nullptr || other.get() == &worker || other->config.pool != worker.config.pool ||
+        other->kind == WorkerKind::kRegion) {
       continue;
     }
     const cluster::WorkerHealth::Share share = other->health.share(now_ns);
@@ -567,6 +569,7 @@ bool Fleet::is_half_ejected(std::string_view pool) const {
   size_t ejected = 0;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool) continue;
+    if (worker->kind == WorkerKind::kRegion) continue;
     ++all;
     if (worker->health.state(now_ns) == WorkerState::kEjected) ++ejected;
   }
@@ -643,12 +646,13 @@ std::vector<Fleet::Row> Fleet::rows() const {
   return rows;
 }
 
-bool Fleet::serves(const PoolConfig& pool) const {
+bool Fleet::serves(const PoolConfig& pool, Regions regions) const {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
   return std::ranges::all_of(pool.models, [&](const std::string& model) {
     return std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& worker) {
       return worker != nullptr && cluster::decodes(worker->role) &&
+             (regions == Regions::kCount || worker->kind != WorkerKind::kRegion) &&
              serves(*worker, pool.name, model, now_ns);
     });
   });

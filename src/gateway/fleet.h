@@ -241,8 +241,16 @@ class Fleet {
   // Time in which this process ran (gateway/awake_clock.h).
   int64_t awake_ns() const { return clock_.now_ns(); }
   // What the gateway of another region says it has, or why it says nothing (fleet_regions.cc).
-  void note_region(std::string_view region, const RegionModels& models, double round_trip_s);
-  void note_region_lost(std::string_view region, const std::string& trouble, bool refused);
+  // `dispatched`: dispatched() when it was asked.
+  struct RegionNews {
+    std::string_view region;
+    const RegionModels& models;
+    double round_trip_s = 0;
+    int64_t dispatched = 0;
+  };
+  void note_region(const RegionNews& news);
+  void note_region_lost(std::string_view region, const std::string& trouble);
+  int64_t dispatched() const;
   // The pool that the worker is in now; empty: it has gone.
   std::string pool_of(const Assignment& assignment) const;
   bool has_pool(std::string_view pool) const;
@@ -287,7 +295,9 @@ class Fleet {
   // The digest of one that is in some worker's memory; empty: it is in none.
   std::string adapter_digest(std::string_view pool, std::string_view name) const;
   // Some worker of this pool takes requests, for each of its models.
-  bool serves(const PoolConfig& pool) const;
+  // Whether another region that has the model counts as one.
+  enum class Regions { kLeftOut, kCount };
+  bool serves(const PoolConfig& pool, Regions regions = Regions::kLeftOut) const;
   // How full the pool is: requests that run and wait, over slots, of those of its workers that take
   // requests. Above any bound where none does.
   double occupancy(std::string_view pool) const;

@@ -2,6 +2,7 @@
 // of a tenant.
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "gateway/fleet.h"
@@ -29,15 +30,21 @@ void Fleet::erase(EraseWhat what, const std::optional<std::string>& tenant,
   std::string target = is_all ? "/fleet/v1/erase_tenant" : "/fleet/v1/reset_prefix_cache";
   if (tenant) target += "?tenant=" + net::percent_encode(*tenant);
   std::vector<std::pair<std::string, net::HttpCall>> calls;
+  std::set<std::string> regions;  // which are asked by nobody from here
   {
     std::lock_guard lock(mutex_);
     for (const std::unique_ptr<Worker>& worker : workers_) {
-      if (worker == nullptr || worker->is_foreign) continue;
+      if (worker == nullptr) continue;
+      if (worker->kind == WorkerKind::kRegion) {
+        regions.insert("region " + worker->config.region);
+      }
+      if (worker->is_foreign) continue;
       calls.emplace_back(worker->shown, call_to(*worker, "POST", target));
     }
   }
-  if (calls.empty()) return done({});
   const auto waited = std::make_shared<Waited>();
+  waited->erased.failed.assign(regions.begin(), regions.end());
+  if (calls.empty()) return done(waited->erased);
   waited->open = calls.size();
   waited->done = std::move(done);
   for (auto& [name, call] : calls) {

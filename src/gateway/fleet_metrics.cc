@@ -72,6 +72,7 @@ void add_inference_pools(std::span<const Fleet::Row> rows, PrometheusText& text)
   };
   std::map<std::string_view, Pool> pools;
   for (const Fleet::Row& row : rows) {
+    if (row.kind == WorkerKind::kRegion) continue;
     Pool& pool = pools[row.pool];
     if (row.state != cluster::WorkerState::kReady) continue;
     ++pool.ready;
@@ -102,8 +103,9 @@ void add_fleet_metrics(const Fleet& fleet, std::span<const Fleet::Row> rows, Pro
   text.family("pelton_gateway_workers", Type::kGauge, "Workers by state.");
   for (int i = 0; i <= static_cast<int>(cluster::WorkerState::kDown); ++i) {
     const auto state = static_cast<cluster::WorkerState>(i);
-    const auto count =
-        std::ranges::count_if(rows, [&](const Fleet::Row& row) { return row.state == state; });
+    const auto count = std::ranges::count_if(rows, [&](const Fleet::Row& row) {
+      return row.state == state && row.kind != WorkerKind::kRegion;
+    });
     text.sample({{"state", worker_state_name(state)}}, static_cast<double>(count));
   }
   add_inference_pools(rows, text);

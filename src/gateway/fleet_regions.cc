@@ -18,30 +18,35 @@ constexpr double kSoonerShare = 0.2;
 
 }  // namespace
 
-void Fleet::note_region(std::string_view region, const RegionModels& models, double round_trip_s) {
+int64_t Fleet::dispatched() const {
+  std::lock_guard lock(mutex_);
+  return dispatched_;
+}
+
+void Fleet::note_region(const RegionNews& news) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker == nullptr || worker->config.region != region) continue;
+    if (worker == nullptr || worker->config.region != news.region) continue;
     const PoolConfig* const pool = find_pool(worker->config.pool);
     if (pool == nullptr) continue;
     std::vector<std::string> there;
     const RegionModel* first = nullptr;
     for (const std::string& name : pool->models) {
-      const auto found = models.find(name);
-      if (found == models.end() || found->second.ready == 0) continue;
+      const auto found = news.models.find(name);
+      if (found == news.models.end() || found->second.ready == 0) continue;
       there.push_back(name);
       if (first == nullptr) first = &found->second;
     }
     const RegionModel load = first == nullptr ? RegionModel() : *first;
     worker->trouble.clear();
-    worker->region_round_trip_s = round_trip_s;
+    worker->region_round_trip_s = news.round_trip_s;
     worker->region_workers = std::max(load.ready, 1);
     worker->record = {.name = worker->shown,
-                      .incarnation = fmt::format("region {} {}", region, worker->serial),
+                      .incarnation = fmt::format("region {} {}", news.region, worker->serial),
                       .models = std::move(there),
                       .slots = std::max(load.slots, 1)};
-    worker->record.region = std::string(region);
+    worker->record.region = std::string(news.region);
     worker->health.note_record(worker->record, now_ns);
     worker->health.note_probe(true);
     worker->health.note_load({.progress = worker->health.load().progress + 1,
@@ -49,7 +54,7 @@ void Fleet::note_region(std::string_view region, const RegionModels& models, dou
                               .waiting = load.waiting,
                               .waiting_tokens = load.waiting_tokens,
                               .wait_s = load.wait_s,
-                              .dispatch = dispatched_,
+                              .dispatch = news.dispatched,
                               .context_tokens = load.context_tokens,
                               .kv_used = load.kv_used,
                               .costs = load.costs},
@@ -59,13 +64,14 @@ void Fleet::note_region(std::string_view region, const RegionModels& models, dou
   }
 }
 
-void Fleet::note_region_lost(std::string_view region, const std::string& trouble, bool refused) {
+// Nothing new for it; that a connection was refused once is no word of the whole region.
+void Fleet::note_region_lost(std::string_view region, const std::string& trouble) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.region != region) continue;
     worker->trouble = trouble;
-    worker->health.note_watch_lost(refused, now_ns);
+    worker->health.note_watch_lost(false, now_ns);
   }
 }
 

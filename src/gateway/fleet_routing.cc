@@ -197,29 +197,30 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
     const cluster::WorkerLoad& load = worker.health.load();
     const TypicalBias typical = typical_bias(worker.config.pool);
     CostCandidate& one = all[i];
-    one = {.costs = load.costs,
-           .slots = worker.record.slots,
-           .rows = std::max(load.running - worker.over_since_report, 0),
-           .context_tokens = load.context_tokens,
-           .waiting = load.waiting,
-           .waiting_tokens = load.waiting_tokens,
-           .uncounted = static_cast<int>(worker.uncounted.size()),
-           .slot_wait_s = load.wait_s,
-           .kv_used = load.kv_used,
-           // What its configuration says of it goes before what it says itself.
-           .distance_s = zones_.distance_s(worker.config.zone.empty() ? worker.record.zone
-                                                                      : worker.config.zone),
-           .bias = worker.first_bias.at(typical.first, now_ns),
-           .rest_bias = worker.rest_bias.at(typical.rest, now_ns),
-           .usable = (serves(worker, wanted.pool, wanted.model, now_ns) ||
-                      (panic && is_tried_in_panic(worker, wanted, now_ns))) &&
-                     meets(worker.abilities, wanted.need) &&
-                     !(wanted.stays_here && worker.kind == WorkerKind::kRegion) &&
-                     (wanted.region.empty() || region_of(worker) == wanted.region) &&
-                     (!wanted.fingerprint || worker.fingerprint == *wanted.fingerprint) &&
-                     std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
-                     std::ranges::find(wanted.avoided, worker.record.incarnation) ==
-                         wanted.avoided.end()};
+    one = {
+        .costs = load.costs,
+        .slots = worker.record.slots,
+        .rows = std::max(load.running - worker.over_since_report, 0),
+        .context_tokens = load.context_tokens,
+        .waiting = load.waiting,
+        .waiting_tokens = load.waiting_tokens,
+        .uncounted = static_cast<int>(worker.uncounted.size()),
+        .slot_wait_s = load.wait_s,
+        .kv_used = load.kv_used,
+        // What its configuration says of it goes before what it says itself.
+        .distance_s =
+            zones_.distance_s(worker.config.zone.empty() ? worker.record.zone : worker.config.zone),
+        .bias = worker.first_bias.at(typical.first, now_ns),
+        .rest_bias = worker.rest_bias.at(typical.rest, now_ns),
+        .usable =
+            (serves(worker, wanted.pool, wanted.model, now_ns) ||
+             (panic && is_tried_in_panic(worker, wanted, now_ns))) &&
+            meets(worker.abilities, wanted.need) &&
+            !(worker.kind == WorkerKind::kRegion && (wanted.stays_here || wanted.fingerprint)) &&
+            (wanted.region.empty() || region_of(worker) == wanted.region) &&
+            (!wanted.fingerprint || worker.fingerprint == *wanted.fingerprint) &&
+            std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
+            std::ranges::find(wanted.avoided, worker.record.incarnation) == wanted.avoided.end()};
     if (worker.kind == WorkerKind::kRegion) {
       price_region(worker, one);
       continue;

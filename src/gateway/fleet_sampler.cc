@@ -17,6 +17,7 @@ struct PoolNow {
 void write_pools(base::JsonWriter& w, std::span<const Fleet::Row> workers) {
   std::map<std::string_view, PoolNow> pools;
   for (const Fleet::Row& row : workers) {
+    if (row.kind == WorkerKind::kRegion) continue;
     PoolNow& pool = pools[row.pool];
     ++pool.workers;
     if (row.state == cluster::WorkerState::kReady) ++pool.ready;

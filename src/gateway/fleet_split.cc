@@ -39,7 +39,8 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
   Choice choice;
   if (wanted.computes_prompt) {
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool may = all[i].usable && workers_[i]->role != cluster::WorkerRole::kDecode;
+      const bool may = all[i].usable && answers_in_pairs(workers_[i]->kind) &&
+                       workers_[i]->role != cluster::WorkerRole::kDecode;
       all[i].usable = may && !workers_[i]->next_role;
     }
     choice.worker = choose_by_cost(request, all, wanted.draw, explained);

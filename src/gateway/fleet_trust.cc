@@ -116,12 +116,14 @@ void Fleet::verify(std::string_view pool_name, int64_t now_ns) {
   const bool is_compared = is_configured || pool->models.size() == 1;
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool->name) continue;
+    if (worker->kind == WorkerKind::kRegion) continue;
     worker->fingerprint = is_compared ? fingerprint_of(*pool, *worker) : "";
   }
   choose_fingerprint(*pool, held, now_ns);
   const std::map<std::string_view, const Worker*> first = first_of_starts(now_ns);
   for (const std::unique_ptr<Worker>& worker : workers_) {
     if (worker == nullptr || worker->config.pool != pool->name) continue;
+    if (worker->kind == WorkerKind::kRegion) continue;
     const bool says_nothing = worker->fingerprint.empty();
     const bool differs =
         says_nothing ? is_configured : !held.empty() && worker->fingerprint != held;

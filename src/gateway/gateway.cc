@@ -328,9 +328,10 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const GatewayConfig& config = settings->config;
   const std::optional<std::string> id = asked_by_id(request);
   const auto home = id ? home_of(*id) : std::nullopt;
-  const ForRegion from = for_region(request.headers, caller);
+  const Result<ForRegion> from = for_region(request.headers, caller);
+  if (!from.ok()) return refuse(api::api_error(from.error()));
   Asker asker = Asker::of(config, *caller.principal);
-  const Result<std::string> region = region_asked(config, asker, request.headers, from);
+  const Result<std::string> region = region_asked(config, asker, request.headers, *from);
   if (!region.ok()) {
     note_refused_region(*caller.principal, request, "403 region_not_allowed");
     return refuse(region_not_allowed(region.error()));
@@ -348,18 +349,17 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   // What starts no replica is none of the demand either, wherever one is there to answer it.
   const bool wakes = wakes_a_replica(request);
   if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
-  const bool stays_here = from.comes || rpc::is_grpc_method(request.path);
+  // Of several arms here another region knows nothing.
+  const bool stays = from->comes || routed->arm != nullptr || stays_here(request, config, asker);
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
-  if (const auto error = client_mistake(config, request)) {
-    return refuse(api::api_error(*error));
-  }
+  if (const auto error = client_mistake(config, request)) return refuse(api::api_error(*error));
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
                      .model = std::move(routed->model),
                      .region = *region,
-                     .stays_here = stays_here,
+                     .stays_here = stays,
                      .request_id = request_id,
                      .principal = weighted(config, asker, *caller.principal),
                      .seed = draw(),
@@ -575,7 +575,7 @@ net::HttpResponse Gateway::health() const {
     if (!is_for_clients(settings->config, pool)) continue;
     ++wanted;
     // Who has none starts one when it is asked for.
-    if (!pool.scaling && !fleet_.serves(pool)) missing.push_back(pool.name);
+    if (!pool.scaling && !fleet_.serves(pool, Fleet::Regions::kCount)) missing.push_back(pool.name);
   }
   if (missing.empty()) was_complete_ = true;
   const bool has_waited = was_complete_ || clock_.now_ns() - begun_ns_ > kFirstWorkersNs;

@@ -190,7 +190,10 @@ class Gateway {
     bool comes = false;
     std::string stays_in;  // the region that it may not leave; empty: any
   };
-  static ForRegion for_region(const net::HttpHeaders& headers, Caller& caller);
+  static Result<ForRegion> for_region(const net::HttpHeaders& headers, Caller& caller);
+  // Whether no other region may answer it: what it says, and who asks and how it is routed.
+  static bool stays_here(const net::HttpRequest& request, const GatewayConfig& config,
+                         const Asker& asker);
   // The region that the request stays in, by its key, its tenant and its header; empty: any. Error:
   // what it asks for is not for it.
   static Result<std::string> region_asked(const GatewayConfig& config, const Asker& asker,

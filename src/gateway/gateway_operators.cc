@@ -140,6 +140,7 @@ FleetConditions::Counts Gateway::condition_counts() const {
   }
   using State = cluster::WorkerState;
   for (const Fleet::Row& row : fleet_.rows()) {
+    if (row.kind == WorkerKind::kRegion) continue;
     const bool is_able = row.state == State::kReady || row.state == State::kSuspect ||
                          row.state == State::kUnverified;
     counts.able += is_able ? 1 : 0;

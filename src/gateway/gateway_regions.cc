@@ -1,6 +1,7 @@
 // The part of gateway::Gateway that is between regions: what it says of its own models to other
 // regions' gateways, for whom these ask, and what operators see of them.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -73,7 +74,6 @@ bool takes_requests(const Fleet::Row& row) {
          cluster::decodes(row.role) && !row.next_role;
 }
 
-// Who draws or drains offers nothing to others.
 RegionModels own_models(const GatewayConfig& config, const std::vector<Fleet::Row>& rows) {
   RegionModels models;
   for (const PoolConfig& pool : config.pools) {
@@ -131,14 +131,31 @@ std::optional<net::HttpResponse> Gateway::region_summary(const net::HttpRequest&
   return answer;
 }
 
-Gateway::ForRegion Gateway::for_region(const net::HttpHeaders& headers, Caller& caller) {
+Result<Gateway::ForRegion> Gateway::for_region(const net::HttpHeaders& headers, Caller& caller) {
   const Asker asker = Asker::of(caller.settings->config, *caller.principal);
-  if (asker.scope == nullptr || !asker.scope->is_gateway) return {};
+  if (asker.scope == nullptr || !asker.scope->is_gateway) return ForRegion{};
   const std::string_view tenant = headers.get(kRegionTenantHeader);
   const std::string_view region = headers.get(kRegionStaysHeader);
-  if (!is_plain_name(tenant) || !is_plain_name(region)) return {.comes = true};
+  if (!is_plain_name(tenant) || !is_plain_name(region)) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' and '{}' are plain names", kRegionTenantHeader, kRegionStaysHeader),
+        std::string(is_plain_name(tenant) ? kRegionStaysHeader : kRegionTenantHeader)};
+  }
   if (!tenant.empty()) caller.principal->tenant = tenant;
-  return {.comes = true, .stays_in = std::string(region)};
+  return ForRegion{.comes = true, .stays_in = std::string(region)};
+}
+
+// Only what is computed and forgotten, whose answers are read whole: files, batches and stored
+// responses lie where they were made. A pool that a key is tied to is one of this gateway's.
+bool Gateway::stays_here(const net::HttpRequest& request, const GatewayConfig& config,
+                         const Asker& asker) {
+  constexpr std::array<std::string_view, 11> kMayLeave = {
+      "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/embeddings",
+      "/v1/rerank",           "/v1/score",       "/v1/classify", "/v2/embed",
+      "/v2/rerank",           "/classify",       "/pooling"};
+  return std::ranges::find(kMayLeave, request.path) == kMayLeave.end() ||
+         is_tied_to_pool(config, asker);
 }
 
 Result<std::string> Gateway::region_asked(const GatewayConfig& config, const Asker& asker,

@@ -82,7 +82,10 @@ void RegionWatch::ask(const std::shared_ptr<Peer>& peer) {
       .body_bytes_max = kBytesMax};
   call.headers.add("Authorization", "Bearer " + peer->config.api_key);
   net::HttpCallEvents events;
-  events.on_start = [this, answer] { answer->sent_ns = clock_.now_ns(); };
+  events.on_start = [this, answer] {
+    answer->sent_ns = clock_.now_ns();
+    answer->dispatched = fleet_.dispatched();
+  };
   events.on_head = [this, answer](int status, const net::HttpHeaders& headers) {
     answer->status = status;
     answer->mac = headers.get(kRegionMacHeader);
@@ -98,7 +101,6 @@ void RegionWatch::ask(const std::shared_ptr<Peer>& peer) {
 void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& answer,
                             const Result<void>& result) {
   std::string trouble;
-  bool is_refused = false;
   std::string name;
   RegionModels models;
   double round_trip_s = 0;
@@ -107,7 +109,6 @@ void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& ans
     peer->asking = false;
     name = peer->config.name;
     if (!result.ok()) {
-      is_refused = result.error().code == ErrorCode::kUnavailable;
       trouble = result.error().message;
     } else if (answer.status != 200) {
       trouble = fmt::format("{} answers {}{}", kRegionSummaryPath, answer.status,
@@ -130,8 +131,11 @@ void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& ans
     }
     peer->trouble = trouble;
   }
-  trouble.empty() ? fleet_.note_region(name, models, round_trip_s)
-                  : fleet_.note_region_lost(name, trouble, is_refused);
+  if (!trouble.empty()) return fleet_.note_region_lost(name, trouble);
+  fleet_.note_region({.region = name,
+                      .models = models,
+                      .round_trip_s = round_trip_s,
+                      .dispatched = answer.dispatched});
 }
 
 std::vector<RegionWatch::Row> RegionWatch::rows() const {

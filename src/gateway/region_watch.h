@@ -57,7 +57,8 @@ class RegionWatch {
     std::string nonce;
     std::string secret;
     int64_t sent_ns = 0;
-    int64_t begun_ns = 0;  // of the answer
+    int64_t dispatched = 0;  // of the fleet, then
+    int64_t begun_ns = 0;    // of the answer
   };
   void turn();
   void ask(const std::shared_ptr<Peer>& peer);

@@ -128,7 +128,7 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .may_split = !begun() && !request_.is_copy,
                               .source = split_source(),
                               .may_stay = decides_late_,
-                              .stays_here = request_.stays_here});
+                              .stays_here = request_.stays_here || request_.is_copy});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -494,6 +494,14 @@ void Relay::send_whole(net::HttpResponse answer) {
   // One that replaces it comes: it is looked for, or waited for, in its client's stead.
   if (request_.gate && !foreign_ && is_leaving(answer)) {
     return end_attempt(Failure::kLeaving, "it is being stopped");
+  }
+  // What another region does not have, or not for this tenant, workers here may.
+  const bool is_not_there = assignment_.kind == WorkerKind::kRegion && !begun() &&
+                            (answer.status == 403 || answer.status == 404);
+  if (is_not_there) {
+    const int status = answer.status;
+    refusal_ = std::move(answer);
+    return end_attempt(Failure::kBusy, fmt::format("status {}", status));
   }
   if (is_elsewhere(answer.status)) {
     const int status = answer.status;

@@ -36,9 +36,7 @@ void Relay::begin_foreign() {
   }
   if (assignment_.kind == WorkerKind::kRegion) {
     stream_.reset();
-    return services_.counters.regions.note(
-        assignment_.region, request_.principal.tenant,
-        {.requests = 1, .bytes_out = std::ssize(request_.http.body)});
+    return;
   }
   stream_ = ForeignStream::of(request_.http, assignment_.kind, assignment_.abilities);
 }
@@ -53,23 +51,31 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
     at = end + 1;
   }
   if (!http.query.empty()) target += "?" + http.query;
-  net::HttpCall call{.method = http.method,
-                     .host = assignment.host,
-                     .port = assignment.port,
-                     .tls = assignment.tls,
-                     .trust = assignment.trust,
-                     .target = std::move(target),
-                     .headers = foreign_headers(http.headers, services_.gateway),
-                     .body = !pair_fields_.empty() ? pair_fields_
-                             : stream_             ? stream_->body()
-                                                   : http.body,
-                     // As what another worker would be asked anyway if this one were lost.
-                     .repeatable = true,
-                     .connect_time_max = kConnectTime,
-                     .quiet_time_max = kQuietTime};
+  net::HttpCall call{
+      .method = http.method,
+      .host = assignment.host,
+      .port = assignment.port,
+      .tls = assignment.tls,
+      .trust = assignment.trust,
+      .target = std::move(target),
+      .headers = foreign_headers(assignment.kind == WorkerKind::kRegion && request_.deadline_ns
+                                     ? without_deadlines(http.headers)
+                                     : http.headers,
+                                 services_.gateway),
+      .body = !pair_fields_.empty() ? pair_fields_
+              : stream_             ? stream_->body()
+                                    : http.body,
+      // As what another worker would be asked anyway if this one were lost.
+      .repeatable = true,
+      .connect_time_max = kConnectTime,
+      .quiet_time_max = kQuietTime};
   call.headers.add("x-request-id", request_.request_id);
   if (assignment.kind == WorkerKind::kRegion) {
     call.headers.add(std::string(kRegionTenantHeader), request_.principal.tenant);
+    if (request_.deadline_ns) {
+      const int64_t left_ms = (*request_.deadline_ns - services_.clock.now_ns()) / 1'000'000;
+      call.headers.add("x-request-timeout-ms", std::to_string(std::max<int64_t>(left_ms, 1)));
+    }
     if (!request_.region.empty())
       call.headers.add(std::string(kRegionStaysHeader), request_.region);
   }
@@ -82,6 +88,10 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
 void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& headers) {
   if (over_ || !running_ || attempt != attempt_) return;
   foreign_->begin(status, headers);
+  if (assignment_.kind == WorkerKind::kRegion) {
+    services_.counters.regions.note(assignment_.region, request_.principal.tenant,
+                                    {.requests = 1, .bytes_out = std::ssize(request_.http.body)});
+  }
   head_ = foreign_->head();
 }
 

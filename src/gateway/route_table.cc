@@ -57,13 +57,8 @@ bool is_in_reach(const GatewayConfig& config, const Asker& asker, const PoolConf
   if (pool.region == PoolConfig::kRegionOfWorker) {
     return is_or_any(of_tenant, of_key) || of_key.empty();
   }
-  return is_there(of_tenant) && is_there(of_key) && is_there(narrowed);
-}
-
-bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
-  const TenantConfig* rules = tenant_of(config, asker.tenant);
-  return (rules != nullptr && !rules->pool.empty()) ||
-         (asker.scope != nullptr && !asker.scope->pool.empty());
+  const bool both_hold = is_or_any(of_tenant, of_key) || of_key.empty();
+  return both_hold && is_there(of_tenant) && is_there(of_key) && is_there(narrowed);
 }
 
 uint64_t key_hash(const RouteConfig& route, const RouteKey& key) {
@@ -137,6 +132,12 @@ DrawnArm arm_of(const GatewayConfig& config, const RouteConfig& route, const Rou
 }
 
 }  // namespace
+
+bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
+  const TenantConfig* rules = tenant_of(config, asker.tenant);
+  return (rules != nullptr && !rules->pool.empty()) ||
+         (asker.scope != nullptr && !asker.scope->pool.empty());
+}
 
 bool may_use(const GatewayConfig& config, const Asker& asker, const PoolConfig& pool,
              std::string_view model) {

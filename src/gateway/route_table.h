@@ -32,6 +32,8 @@ struct Asker {
   }
 };
 
+// Whether its requests go to one pool only, by its key or its tenant.
+bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker);
 // The region that its requests stay in, by its key or its tenant; empty: any.
 std::string region_of(const GatewayConfig& config, const Asker& asker);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -26,6 +27,8 @@ constexpr int64_t kSpareBytes = int64_t{64} << 20;
 constexpr const char* kUsualFiles[] = {"*.safetensors", "*.json",        "*.jinja",
                                        "*.tiktoken",    "*.model",       "*.txt",
                                        "LICENSE*",      "USAGE_POLICY*", "README.md"};
+
+constexpr std::string_view kPublishedWeights = "pytorch_model.bin";
 
 bool matches(const std::string& path, const std::string& glob) {
   return ::fnmatch(glob.c_str(), path.c_str(), 0) == 0;
@@ -60,6 +63,7 @@ class Pull {
 
  private:
   Result<void> choose_files(const Revision& revision);
+  void want_published_weights(const Revision& revision);
   Result<void> identify(WantedFile& wanted);
   Result<void> check_space() const;
   Result<void> fetch(WantedFile& wanted);
@@ -103,12 +107,25 @@ Result<PullReport> Pull::run() {
   return report_;
 }
 
+// SNAC has no others: where there are no safetensors, PyTorch's file is among the usual ones.
+void Pull::want_published_weights(const Revision& revision) {
+  if (!options_.include.empty()) return;
+  const bool has_weights = std::ranges::any_of(
+      wanted_, [](const WantedFile& wanted) { return wanted.file.path.ends_with(".safetensors"); });
+  if (has_weights) return;
+  for (const HubFile& file : revision.files) {
+    if (file.path != kPublishedWeights || matches_any(file.path, options_.exclude)) continue;
+    wanted_.push_back({.file = file});
+  }
+}
+
 Result<void> Pull::choose_files(const Revision& revision) {
   for (const HubFile& file : revision.files) {
     if (wants_file(file.path, options_.include, options_.exclude)) {
       wanted_.push_back({.file = file});
     }
   }
+  want_published_weights(revision);
   if (wanted_.empty()) {
     return Error{ErrorCode::kNotFound,
                  fmt::format("none of the {} files of {} is wanted: see --include and --exclude",

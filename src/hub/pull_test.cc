@@ -205,6 +205,20 @@ TEST_F(Pull, FetchesNothingTwice) {
   EXPECT_EQ(hub_.requests().size() + cdn_.requests().size(), asked + 1);  // the list
 }
 
+TEST_F(Pull, PyTorchsFileComesWhereThereIsNoOther) {
+  large_["pytorch_model.bin"] = random_bytes(5000, 3);
+  ASSERT_TRUE(pull_now().ok());
+  EXPECT_FALSE(std::filesystem::exists(snapshot("pytorch_model.bin")));
+  large_.erase("model-00000-of-00001.safetensors");
+  options_.exclude = {"*.bin"};
+  ASSERT_TRUE(pull_now().ok());
+  EXPECT_FALSE(std::filesystem::exists(snapshot("pytorch_model.bin")));
+  options_.exclude.clear();
+  ASSERT_TRUE(pull_now().ok());
+  EXPECT_TRUE(std::filesystem::exists(snapshot("pytorch_model.bin")));
+  EXPECT_FALSE(std::filesystem::exists(snapshot("metal")));
+}
+
 TEST_F(Pull, IncludeAndExcludeChooseFiles) {
   options_.include = {"original/*", "*.json"};
   options_.exclude = {"config.json"};

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -29,6 +30,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRate = 16'000;
+constexpr int kEndMs = 5000;  // between the end of its output and its own
+constexpr int kEndLookMs = 2;
 constexpr int kLookMs = 50;  // how late a cancel is noticed
 constexpr size_t kErrorBytesMax = 512;
 constexpr int kStartCpuSeconds = 30;  // and a twentieth of the longest sound
@@ -172,11 +175,21 @@ class Reading {
     return true;
   }
 
+  // One that has closed its output has nothing more to do.
+  bool ends_by_itself() {
+    for (int look = 0; look < kEndMs / kEndLookMs; ++look) {
+      if (::waitpid(child_.process, &made_.status, WNOHANG) == child_.process) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(kEndLookMs));
+    }
+    return false;
+  }
+
   Outcome over(Outcome::Why why) {
-    if (why != Outcome::Why::kEnded) ::kill(child_.process, SIGKILL);
-    while (::waitpid(child_.process, &made_.status, 0) < 0 && errno == EINTR) continue;
     made_.why = why;
     made_.samples.resize(bytes_ / sizeof(float));  // of a piece of a sample nothing is kept
+    if (why == Outcome::Why::kEnded && ends_by_itself()) return std::move(made_);
+    ::kill(child_.process, SIGKILL);
+    while (::waitpid(child_.process, &made_.status, 0) < 0 && errno == EINTR) continue;
     return std::move(made_);
   }
 

@@ -182,6 +182,9 @@ TEST(SoundReader, WhoeverNoLongerWantsItEndsTheProcess) {
       reader(5.0, program).read("\x1A\x45\xDF\xA3 more", "a.webm", [&] { return ++asked < 3; });
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kCancelled) << read.error().message;
+  // Nor does one that says nothing more keep anybody.
+  std::ofstream(program) << "#!/bin/sh\nexec sleep 60 >/dev/null 2>&1\n";
+  EXPECT_FALSE(reader(5.0, program).read("\x1A\x45\xDF\xA3 more", "a.webm", kGo).ok());
   const auto none = SoundReader({.program = "/nowhere"}).read("fLaC", "a", kGo);
   EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
 }

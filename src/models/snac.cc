@@ -21,6 +21,7 @@ constexpr int kSizeMax = 1 << 14;
 constexpr size_t kListMax = 8;
 constexpr int kTaps = 7;
 constexpr int kDilations[] = {1, 3, 9};
+constexpr int64_t kFrameSamplesMax = 1 << 14;
 constexpr int64_t kFramesMax = 1 << 16;  // latent ones of one decode: half an hour and more
 
 Result<std::vector<int>> read_list(const ConfigFields& fields, const char* key, int most) {
@@ -92,6 +93,13 @@ Result<SnacConfig> parse_snac_config(const Json& json, const std::string& file) 
   TRY_ASSIGN(config.depthwise, fields.boolean("depthwise", true));
   const int inferred = encoder_size << encoder_rates.size();
   TRY_ASSIGN(config.latent_size, fields.integer_or("latent_dim", inferred, {1, kSizeMax}));
+  int64_t samples = 1;
+  for (const int rate : config.rates) samples *= rate;
+  if (samples > kFrameSamplesMax) {
+    return fields.bad("decoder_rates", fmt::format("make {} samples of a latent frame; at most {} "
+                                                   "are read",
+                                                   samples, kFrameSamplesMax));
+  }
   const int narrowest = config.decoder_size >> config.rates.size();
   if (narrowest < 1 || narrowest << config.rates.size() != config.decoder_size) {
     return fields.bad("decoder_dim", fmt::format("({}) must be halved {} times",
@@ -166,19 +174,19 @@ Result<Snac::Taps> Snac::taps(const std::string& name, int out, int in, bool dep
   Taps part{.in = in, .out = out, .taps = kTaps, .depthwise = depthwise};
   TRY_ASSIGN(const float* weight, normed(name, {out, depthwise ? 1 : in, kTaps}));
   // Channels side by side, as the frames have them.
-  float* const turned = vectors_.add(int64_t{out} * (depthwise ? 1 : in) * kTaps);
+  float* const by_taps = vectors_.add(int64_t{out} * (depthwise ? 1 : in) * kTaps);
   for (int o = 0; o < out; ++o) {
     for (int k = 0; k < kTaps; ++k) {
       if (depthwise) {
-        turned[int64_t{k} * out + o] = weight[int64_t{o} * kTaps + k];
+        by_taps[int64_t{k} * out + o] = weight[int64_t{o} * kTaps + k];
         continue;
       }
       for (int c = 0; c < in; ++c) {
-        turned[(int64_t{o} * kTaps + k) * in + c] = weight[(int64_t{o} * in + c) * kTaps + k];
+        by_taps[(int64_t{o} * kTaps + k) * in + c] = weight[(int64_t{o} * in + c) * kTaps + k];
       }
     }
   }
-  part.weight = turned;
+  part.weight = by_taps;
   TRY_ASSIGN(part.bias, vector(name + "bias", {out}));
   return part;
 }

@@ -97,6 +97,7 @@ TEST(SnacConfigFile, WhatIsWrongIsNamed) {
                                    {"decoder_dim", "3"},
                                    {"vq_strides", "[]"},
                                    {"decoder_rates", "[8, 0]"},
+                                   {"decoder_rates", "[64, 64, 64, 64]"},
                                    {"codebook_size", "0"},
                                    {"sampling_rate", "\"x\""}}) {
     Json other = config;

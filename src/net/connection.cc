@@ -477,6 +477,10 @@ void Connection::exchange_dropped(uint64_t id) {
     return send(id, error_response({500, "internal_error", "the request was not answered"}));
   }
   server_->log.warning(fmt::format("http {}: a stream was dropped unfinished", remote_));
+  if (reply_.framing == Framing::kUntilClose) {  // its end would look like the answer's
+    reset_when_closed(stream_.socket().native_handle());
+    return close_now();
+  }
   reply_.open = false;
   reply_.keep_alive = false;
   schedule_flush();

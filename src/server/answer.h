@@ -12,9 +12,12 @@
 #include "api/error.h"
 #include "engine/token_stream.h"
 #include "net/http_message.h"
-#include "net/http_server.h"
 #include "server/reply.h"
 #include "server/sse_event.h"
+
+namespace pelton::net {
+class Notifier;
+}
 
 namespace pelton::server {
 

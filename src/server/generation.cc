@@ -291,6 +291,7 @@ void Generation::finish(std::string& events) {
   } else {
     answer_->take_last_events(events);
     if (call_.observer != nullptr) call_.observer->note_last();
+    begin_stream();  // also of one that has no bytes at all
     write(events);
     note_answered(200);
     call_.exchange->finish();

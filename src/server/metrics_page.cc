@@ -11,6 +11,7 @@
 #include "chain_http/chain_service.h"
 #include "server/health.h"
 #include "server/services.h"
+#include "server/speech_use.h"
 #include "server/tool_servers.h"
 #include "telemetry/process_usage.h"
 #include "telemetry/prometheus_text.h"

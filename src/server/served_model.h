@@ -24,7 +24,6 @@
 #include "server/adapter_registry.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
-#include "server/speech_use.h"
 #include "server/token_sets.h"
 #include "server/vector_use.h"
 #include "speech/transcriber.h"
@@ -32,6 +31,7 @@
 
 namespace pelton::server {
 
+struct SpeechUse;
 class Watchdog;
 
 // What a request gets that says nothing itself: generation_config's values or OpenAI's.

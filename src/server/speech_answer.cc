@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "net/http_server.h"
 #include "speech/sound_bytes.h"
 
 namespace pelton::server {
@@ -13,11 +14,7 @@ constexpr size_t kSampleBytes = 2;
 
 SpeechAnswer::SpeechAnswer(const ServedModel& model, const Options& options,
                            const base::Clock& clock)
-    : model_(model),
-      speech_(*model_.speech),
-      options_(options),
-      clock_(clock),
-      pieces_(options.pieces) {}
+    : speech_(*model.speech), options_(options), clock_(clock), pieces_(options.pieces) {}
 
 Answer::Wants SpeechAnswer::push(size_t piece, const engine::SampledToken& token) {
   ++usage_.output_tokens;

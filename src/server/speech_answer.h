@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "server/answer.h"
 #include "server/served_model.h"
+#include "server/speech_use.h"
 #include "speech/audio_windows.h"
 
 namespace pelton::server {
@@ -62,7 +63,6 @@ class SpeechAnswer final : public Answer {
   void note_sound();
   std::string_view sound_type() const;
 
-  const ServedModel& model_;
   SpeechUse& speech_;
   const Options options_;
   const base::Clock& clock_;

@@ -220,7 +220,7 @@ TEST(Speech, WhatIsHeardIsCounted) {
   ServerFixture fixture(script(frames(kCodes)), options());
   ASSERT_EQ(fixture.post("/v1/audio/speech", body("")).status, 200);
   const SpeechMeter& meter = fixture.model().speech->meter;
-  EXPECT_EQ(meter.samples, 9 * kFrameSamples);
+  EXPECT_EQ(meter.samples.load(), 9 * kFrameSamples);
   EXPECT_EQ(meter.first_audio_s.read().count(), 1);
   const std::string page = fixture.get("/metrics").body;
   EXPECT_THAT(page, HasSubstr("pelton_speech_first_audio_seconds_count"));

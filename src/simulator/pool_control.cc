@@ -463,7 +463,9 @@ double PoolControl::replica_seconds(int64_t now_ns) const {
   for (const Past& one : past_)
     sum += seconds(std::max<int64_t>(std::min(one.to_ns, now_ns) - one.from_ns, 0));
   for (const Replica& one : replicas_) {
-    if (one.phase != Phase::kGone) sum += seconds(now_ns - std::max<int64_t>(one.ordered_ns, 0));
+    if (one.phase == Phase::kGone) continue;
+    // What was ordered behind that moment was not there yet.
+    sum += seconds(std::max<int64_t>(now_ns - std::max<int64_t>(one.ordered_ns, 0), 0));
   }
   return sum;
 }

@@ -1,6 +1,7 @@
 #include "speech/sound_bytes.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pelton::speech {
 namespace {
@@ -20,7 +21,8 @@ void append(Number number, std::string& out) {
 
 void append_pcm(std::span<const float> samples, std::string& out) {
   for (const float sample : samples) {
-    const float bounded = std::clamp(sample, -1.0f, 1.0f) * 32767.0f;
+    const float known = std::isnan(sample) ? 0.0f : sample;  // of weights that are damaged
+    const float bounded = std::clamp(known, -1.0f, 1.0f) * 32767.0f;
     append(static_cast<uint16_t>(static_cast<int16_t>(bounded)), out);
   }
 }

@@ -8,7 +8,8 @@
 
 namespace pelton::speech {
 
-// PCM of 16 bits, little-endian: sample * 32767 towards zero, as Orpheus' own program has it.
+// PCM of 16 bits, little-endian: sample * 32767 towards zero, as Orpheus' own program has it; of
+// what is no number 0.
 void append_pcm(std::span<const float> samples, std::string& out);
 
 // What a WAV file of one channel and 16 bits begins with. `bytes`: of the samples behind it; none:

@@ -1,6 +1,7 @@
 #include "speech/sound_bytes.h"
 
 #include <array>
+#include <cmath>
 
 #include <gmock/gmock.h>
 
@@ -9,8 +10,8 @@ namespace {
 
 TEST(SoundBytes, SamplesAreCutTowardsZero) {
   std::string pcm;
-  append_pcm(std::array{0.0f, 1.0f, -1.0f, 2.0f, 0.99999f, -0.00004f}, pcm);
-  EXPECT_EQ(pcm, std::string("\0\0\xff\x7f\x01\x80\xff\x7f\xfe\x7f\xff\xff", 12));
+  append_pcm(std::array{0.0f, 1.0f, -1.0f, 2.0f, 0.99999f, -0.00004f, NAN}, pcm);
+  EXPECT_EQ(pcm, std::string("\0\0\xff\x7f\x01\x80\xff\x7f\xfe\x7f\xff\xff\0\0", 14));
 }
 
 TEST(SoundBytes, AWavHeaderSaysItsSizes) {
