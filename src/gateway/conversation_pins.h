@@ -9,7 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "gateway/sequential_test.h"
+#include "gateway/sequential_evidence.h"
 
 namespace pelton::gateway {
 

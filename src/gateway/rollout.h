@@ -7,10 +7,10 @@
 //      |  paused: the share stays, and so do the tests           |
 //      +------ evidence against it, or an operator --------------+--> taken back: 0 %, for good
 //
-// The tests (gateway/sequential_test.h) run through all steps: the chance that a candidate which is
-// as good as the others is ever taken back by them is `false_alarms` at most. That holds if what is
-// noted was drawn: each outcome for the candidate with the step's share, and independently. So of a
-// conversation or user its first request is noted, and none of another step.
+// The tests (gateway/sequential_evidence.h) run through all steps: the chance that a candidate
+// which is as good as the others is ever taken back by them is `false_alarms` at most. That holds
+// if what is noted was drawn: each outcome for the candidate with the step's share, and
+// independently. So of a conversation or user its first request is noted, and none of another step.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gateway/sequential_test.h"
+#include "gateway/sequential_evidence.h"
 
 namespace pelton::gateway {
 

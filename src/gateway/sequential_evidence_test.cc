@@ -1,4 +1,4 @@
-#include "gateway/sequential_test.h"
+#include "gateway/sequential_evidence.h"
 
 #include <cmath>
 #include <cstdlib>
