@@ -92,12 +92,6 @@ Result<void> write(const std::string& file, std::string_view text, mode_t mode =
   return Error{ErrorCode::kIo, fmt::format("{}: its mode cannot be set", file), "out"};
 }
 
-std::string random_key() {
-  std::string key;
-  for (const unsigned char c : base::random_bytes(24)) key += fmt::format("{:02x}", c);
-  return key;
-}
-
 std::string worker_file(const cli::Arguments& arguments, const Host& host) {
   const int64_t port = arguments.integer("--fleet-port");
   std::string out =
@@ -206,9 +200,10 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string& folder = arguments.text("--out");
   TRY(make_new_folder(folder));
   TRY(cluster::FleetKey::create(folder + "/fleet.key"));
-  const std::string client = random_key();
+  const std::string client = base::random_hex(24);
   TRY(write(folder + "/keys",
-            fmt::format("{} clients\n{} operator role=admin\n", client, random_key()), 0600));
+            fmt::format("{} clients\n{} operator role=admin\n", client, base::random_hex(24)),
+            0600));
   TRY(write_hosts(arguments, hosts, gateway, folder));
   TRY(write(folder + "/install.sh", script(hosts, gateway), 0755));
   return write_text(fmt::format(

@@ -615,6 +615,14 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
 Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_speech(const Plan& plan,
                                                                   const std::string& folder) {
   const cli::Arguments& arguments = *plan.arguments;
+  if (!arguments.knows("--max-audio-seconds")) {
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("'{}' turns speech into text, which pelton serve and pelton transcribe "
+                    "do",
+                    plan.named.id),
+        "MODEL"};
+  }
   const executor::LocalExecutor::Options& executor = plan.options.executor;
   if (compute_threads_ == nullptr) {
     compute_threads_ = executor::leader_threads(executor.ranks, executor.threads);

@@ -21,7 +21,12 @@ std::vector<Flag> simulated_network_flags() {
       number_flag("--facts-lost", "SHARE",
                   "of the autoscaler's facts that it does not hear: it decides by those before",
                   "0", 0, 1)};
-  for (Flag& flag : flags) flag.not_with.push_back({"--fidelity", {"fluid"}});
+  for (Flag& flag : flags) {
+    flag.not_with.push_back({"--fidelity", {"fluid"}});
+    // Without an autoscaler nobody hears of facts.
+    if (flag.name.starts_with("--facts-"))
+      flag.only_with = {{"--autoscale"}, {"--scale-config"}, {"--scenario"}};
+  }
   return flags;
 }
 

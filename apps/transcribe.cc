@@ -151,7 +151,7 @@ Result<void> run(const cli::Arguments& arguments) {
                     .words = arguments.has("--words")};
   if (const auto code = speech::language_code(task.language); !code.empty()) task.language = code;
   const node::WhisperRecogniser recogniser({.model = *model, .tokenizer = tokenizer.get()});
-  TRY_ASSIGN(const auto recognition, recogniser.begin(std::move(samples), task));
+  TRY_ASSIGN(const auto recognition, recogniser.begin(std::move(samples), task, go_on));
   for (bool has_more = true; has_more;) {
     TRY_ASSIGN(has_more, recognition->step(go_on));
   }

@@ -55,7 +55,7 @@ std::vector<Flag> transcription_flags() {
            .value = "SECONDS",
            .help = "of a speech model: the longest sound that is heard, for which memory is kept",
            .kind = Flag::Kind::kNumber,
-           .default_text = "3600",
+           .default_text = "1500",
            .least = 1,
            .most = 86400},
           {.name = "--max-num-transcriptions",

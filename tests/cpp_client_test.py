@@ -106,7 +106,7 @@ class CppClient(unittest.TestCase):
         self.assertIn("step.started", events.stderr)
         self.assertIn("run.done", events.stderr)
         for name, given, said in (("none", "{}", "status 404"), ("short", "{}", "status 400"), ("short", "[]", "no JSON object"),
-                                  ("short", "{", "no JSON"), ("a/../b", "{}", "status 404")):
+                                  ("short", "{", "no JSON"), ("a/../b", "{}", "status 400"), ("a b", "{}", "status 404")):
             refused = client(self.server.url, "chain", name, given)
             self.assertEqual((refused.returncode, said in refused.stderr), (1, True), (name, given, refused.stderr))
 

@@ -125,15 +125,16 @@ class DecoderLabels(unittest.TestCase):
         assert done.returncode == 0, done.stderr
         return cls.folder / name
 
-    def tokens(self, model, text):
-        done = pelton("tokenize", model, text, "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)["tokens"]
+    def tokens(self, server, text):
+        """As the server reads a text: with what stands before one."""
+        status, body = server.ask("POST", "/tokenize", {"prompt": text, "add_special_tokens": True})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["tokens"]
 
     def labels(self, model, tokens):
         file = self.folder / "tokens.json"
         file.write_text(json.dumps(tokens), encoding="utf-8")
-        done = pelton("embed", model, "--labels", "--tokens", file, "--kernels", "exact")
+        done = pelton("embed", model, "--labels", "--tokens", file, "--kernels", "reference")
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
@@ -156,7 +157,7 @@ class DecoderLabels(unittest.TestCase):
         self.assertEqual(status, 200, text)
         tensors = read_tensors(self.classifier)
         for row, words in zip(json.loads(text)["data"], TEXTS):
-            logits = logits_of(tensors, self.tokens(self.classifier, words), False)
+            logits = logits_of(tensors, self.tokens(server, words), False)
             weights = [math.exp(x - max(logits)) for x in logits]
             for probability, weight in zip(row["probs"], weights):
                 self.assertAlmostEqual(probability, weight / sum(weights), delta=0.02)
@@ -172,7 +173,7 @@ class DecoderLabels(unittest.TestCase):
         self.addCleanup(server.close)
         status, text = server.ask("POST", "/classify", {"input": TEXTS[0]})
         self.assertEqual(status, 200, text)
-        [logit] = logits_of(read_tensors(self.reward), self.tokens(self.reward, TEXTS[0]), True)
+        [logit] = logits_of(read_tensors(self.reward), self.tokens(server, TEXTS[0]), True)
         self.assertAlmostEqual(json.loads(text)["data"][0]["probs"][0], 1 / (1 + math.exp(-logit)), delta=0.02)
 
     def test_what_does_not_go_is_said(self):

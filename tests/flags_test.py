@@ -24,6 +24,7 @@ BINARY = None
 
 # A value that each flag takes; where the way of use matters, under "verb flag".
 VALUES = {
+    "--transport": "tcp", "--ranks": "2", "--bytes": "4096",
     "--tasks": "arithmetic", "--num-tasks": "1", "--limit": "1", "--serve-flag": "--offline", "--window": "64", "--stride": "2",
     "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--query": "q", "--label-tokens": "1,2",
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",

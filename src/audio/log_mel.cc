@@ -108,26 +108,31 @@ void LogMel::transform(const double* samples, int step, int count,
 }
 
 std::vector<float> LogMel::of(std::span<const float> samples) const {
+  return of_while(samples, [] { return true; });
+}
+
+std::vector<float> LogMel::of_while(std::span<const float> samples,
+                                    const std::function<bool()>& go_on) const {
+  constexpr size_t kLook = 512;  // frames
   CHECK(samples.size() > kWindow / 2, "too short to be mirrored");
   const auto frames = static_cast<size_t>(samples.size() / kHop);
-  std::vector<double> logs(static_cast<size_t>(bands_) * frames);
+  std::vector<float> mel(static_cast<size_t>(bands_) * frames);
   double highest = -1e300;
   double bins[kBins];
   for (size_t t = 0; t < frames; ++t) {
+    if (t % kLook == 0 && !go_on()) return mel;
     power(samples, static_cast<int64_t>(t) * kHop, bins);
     for (size_t b = 0; b < static_cast<size_t>(bands_); ++b) {
       double sum = 0.0;
       const auto [first, last] = reaches_[b];
       for (size_t k = first; k < last; ++k) sum += filters_[b * kBins + k] * bins[k];
       const double log = std::log10(std::max(sum, 1e-10));
-      logs[b * frames + t] = log;
+      mel[b * frames + t] = static_cast<float>(log);
       highest = std::max(highest, log);
     }
   }
-  std::vector<float> mel;
-  mel.reserve(logs.size());
-  for (const double log : logs) {
-    mel.push_back(static_cast<float>((std::max(log, highest - 8.0) + 4.0) / 4.0));
+  for (float& value : mel) {
+    value = static_cast<float>((std::max(double{value}, highest - 8.0) + 4.0) / 4.0);
   }
   return mel;
 }

@@ -5,6 +5,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,6 +27,10 @@ class LogMel {
   // float (bands, frames), frames = samples / kHop. Frame t is centred at sample t * kHop, and what
   // it sees beyond either end is mirrored there: so there are kWindow / 2 + 1 samples at least.
   std::vector<float> of(std::span<const float> samples) const;
+  // The same as long as `go_on`, which is asked each few seconds of sound, says yes; what is there
+  // when it says no has no meaning.
+  std::vector<float> of_while(std::span<const float> samples,
+                              const std::function<bool()>& go_on) const;
 
  private:
   // The power of each frequency of one frame.

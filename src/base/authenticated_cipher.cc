@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 
+#include <fmt/format.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
@@ -88,6 +89,12 @@ std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
   CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) == 1);
   return bytes;
+}
+
+std::string random_hex(size_t bytes) {
+  std::string text;
+  for (const unsigned char c : random_bytes(bytes)) text += fmt::format("{:02x}", c);
+  return text;
 }
 
 }  // namespace pelton::base

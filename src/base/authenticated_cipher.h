@@ -36,5 +36,7 @@ class AuthenticatedCipher {
 
 // From the system; `count` is at most a few thousand.
 std::string random_bytes(size_t count);
+// So many bytes in lower-case hexadecimal: a name that nobody guesses.
+std::string random_hex(size_t bytes);
 
 }  // namespace pelton::base

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/mapping_fault.h"
 
 namespace pelton::base {
@@ -27,22 +28,6 @@ Error write_error(const std::string& path, const char* what) {
   error.code = ErrorCode::kIo;
   return error;
 }
-
-// Owns a file descriptor for the length of a function, or until it is released.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // As mmap() answers. A large file begins where a huge page does, so that memory that is put in its
 // place (checkpoint/residency.h) can have some.

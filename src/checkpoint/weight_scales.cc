@@ -59,6 +59,7 @@ Normal weight_distribution(const families::ModelConfig& config, std::string_view
       {"classifier.dense.bias", {0.2, 0.0}},
       {"classifier.out_proj.weight", {1.5 / hidden, 0.0}},
       {"classifier.out_proj.bias", {0.2, 0.0}},
+      {"score.weight", {1.5 / hidden, 0.0}},  // of a decoder with labels
   };
   for (const auto& [suffix, normal] : table) {
     if (name.ends_with(suffix)) return normal;

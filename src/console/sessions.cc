@@ -29,12 +29,6 @@ net::HttpResponse refusal(int status, std::string code, std::string message) {
   return response;
 }
 
-std::string random_name() {
-  std::string name;
-  for (const unsigned char c : base::random_bytes(32)) name += fmt::format("{:02x}", c);
-  return name;
-}
-
 // "10.0.0.7:51234" without the port.
 std::string address_of(const net::HttpRequest& request) {
   return request.remote.substr(0, request.remote.rfind(':'));
@@ -157,7 +151,7 @@ net::HttpResponse Sessions::sign_in(const net::HttpRequest& request) {
     return refusal(401, "wrong_key", "this is no operator's key");
   }
   Session session{.account = *account,
-                  .token = replaced_token(request, *account).value_or(random_name()),
+                  .token = replaced_token(request, *account).value_or(base::random_hex(32)),
                   .address = address,
                   .begun_ns = parts_.clock.now_ns()};
   std::string text;
@@ -184,7 +178,7 @@ std::optional<std::string> Sessions::replaced_token(const net::HttpRequest& requ
 }
 
 std::string Sessions::begin(Session session) {
-  std::string cookie = random_name();
+  std::string cookie = base::random_hex(32);
   std::lock_guard lock(mutex_);
   if (sessions_.size() >= kSessionsMax) {
     sessions_.erase(std::ranges::min_element(sessions_, {},

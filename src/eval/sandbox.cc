@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 namespace pelton::eval {
 namespace {
 
@@ -53,25 +55,9 @@ struct Child {
   int fault = -1;
 };
 
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  void reset(int value = -1) {
-    if (value_ >= 0) ::close(value_);
-    value_ = value;
-  }
-
- private:
-  int value_;
-};
-
 struct Pipe {
-  Descriptor reads;
-  Descriptor writes;
+  base::Descriptor reads;
+  base::Descriptor writes;
   bool open() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -188,7 +174,7 @@ void keep_descriptors(const Child& child) {
 }
 
 bool put(const std::string& path, const std::string& text) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const base::Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   return file.get() >= 0 &&
          ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }

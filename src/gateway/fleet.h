@@ -294,9 +294,9 @@ class Fleet {
   std::vector<std::string> adapters(std::string_view pool) const;
   // The digest of one that is in some worker's memory; empty: it is in none.
   std::string adapter_digest(std::string_view pool, std::string_view name) const;
-  // Some worker of this pool takes requests, for each of its models.
-  // Whether another region that has the model counts as one.
+  // Whether another region that has the model counts as a worker.
   enum class Regions { kLeftOut, kCount };
+  // Some worker of this pool takes requests, for each of its models.
   bool serves(const PoolConfig& pool, Regions regions = Regions::kLeftOut) const;
   // How full the pool is: requests that run and wait, over slots, of those of its workers that take
   // requests. Above any bound where none does.

@@ -178,11 +178,7 @@ Result<void> RegionView::apply(std::string_view summary, std::string_view region
 }
 
 std::string region_mac(std::string_view secret, std::string_view nonce, std::string_view summary) {
-  const std::string bytes =
-      base::hmac_sha256(secret, fmt::format("{}\n{}\n{}", kLabel, nonce, summary));
-  std::string text;
-  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return text;
+  return base::hmac_sha256(secret, fmt::format("{}\n{}\n{}", kLabel, nonce, summary));
 }
 
 }  // namespace pelton::gateway

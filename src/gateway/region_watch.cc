@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,25 +19,13 @@ constexpr std::chrono::milliseconds kWholeTime{2'000};
 constexpr size_t kBytesMax = size_t{8} << 20;
 constexpr double kNewestShare = 0.2;  // of the newest round trip in the average
 
-std::string drawn_nonce() {
-  std::string text;
-  for (const char c : base::random_bytes(16)) {
-    text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  }
-  return text;
-}
-
 bool is_same(const RegionConfig& one, const RegionConfig& other) {
   return one.name == other.name && one.host == other.host && one.port == other.port;
 }
 
 }  // namespace
 
-RegionWatch::RegionWatch(Fleet& fleet, const base::Clock& clock)
-    : fleet_(fleet),
-      clock_(clock),
-      client_({.threads = 1}),
-      ticker_({.name = "pelton-regions", .interval = kTurn}, [this] { turn(); }) {}
+RegionWatch::RegionWatch(Fleet& fleet, const base::Clock& clock) : fleet_(fleet), clock_(clock) {}
 
 RegionWatch::~RegionWatch() = default;
 
@@ -51,6 +40,11 @@ void RegionWatch::set(const RegionsConfig& regions) {
     wanted.back()->config = region;
   }
   peers_ = std::move(wanted);
+  if (peers_.empty() || ticker_ != nullptr) return;
+  client_ = std::make_unique<net::HttpClient>(net::HttpClient::Options{.threads = 1});
+  ticker_ = std::make_unique<base::PeriodicThread>(
+      base::PeriodicThread::Options{.name = "pelton-regions", .interval = kTurn},
+      [this] { turn(); });
 }
 
 void RegionWatch::turn() {
@@ -63,7 +57,7 @@ void RegionWatch::turn() {
 void RegionWatch::ask(const std::shared_ptr<Peer>& peer) {
   peer->asking = true;
   const auto answer = std::make_shared<Answer>();
-  answer->nonce = drawn_nonce();
+  answer->nonce = base::random_hex(16);
   answer->secret = secret_;
   answer->sent_ns = clock_.now_ns();
   net::HttpCall call{
@@ -95,7 +89,7 @@ void RegionWatch::ask(const std::shared_ptr<Peer>& peer) {
   events.on_done = [this, peer, answer](const Result<void>& result) {
     on_answer(peer, *answer, result);
   };
-  client_.start(std::move(call), std::move(events));
+  client_->start(std::move(call), std::move(events));
 }
 
 void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& answer,

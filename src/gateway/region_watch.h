@@ -70,8 +70,9 @@ class RegionWatch {
   mutable std::mutex mutex_;
   std::string secret_;  // guarded by mutex_, as the next and what it holds
   std::vector<std::shared_ptr<Peer>> peers_;
-  net::HttpClient client_;
-  base::PeriodicThread ticker_;
+  // From the first region on; null before. Made by set(), which one thread calls at a time.
+  std::unique_ptr<net::HttpClient> client_;
+  std::unique_ptr<base::PeriodicThread> ticker_;
 };
 
 }  // namespace pelton::gateway

@@ -71,8 +71,11 @@ TEST(SplitChoice, AnAnswerLeavesWherePromptsWait) {
   EXPECT_FALSE(is_left(asked(8001, 1), here, worker(0))) << "nothing is left to say";
 }
 
-// Workers alike: the pair whose link is quick.
+// Workers alike, of which the second one is waited for: the pair whose link is quick. (Where the
+// first one goes on talking meanwhile, a slow link costs workers alike nothing.)
 TEST(SplitChoice, APairIsPricedByItsLink) {
+  SplitRequest request = asked(8001, 101);
+  request.handoff = SplitConfig::Handoff::kFirst;
   std::vector<CostCandidate> all(4, worker(2));
   std::vector<CostCandidate> prefill = all;
   std::vector<CostCandidate> decode = all;
@@ -80,7 +83,7 @@ TEST(SplitChoice, APairIsPricedByItsLink) {
   const std::vector<uint32_t> exchange = {1, 1, 1, 1};
   for (uint64_t draw = 0; draw < 20; ++draw) {
     const auto pair =
-        choose_pair(asked(8001, 101),
+        choose_pair(request,
                     {.prefill = prefill,
                      .decode = decode,
                      .exchange = exchange,

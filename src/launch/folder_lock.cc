@@ -42,8 +42,8 @@ std::string identity_of(int pid, const std::string& lead) {
 }
 
 // Whether it has ended within that time.
-bool ends_within(const Descriptor& process, std::chrono::milliseconds time) {
-  pollfd one{.fd = process.number(), .events = POLLIN, .revents = 0};
+bool ends_within(const base::Descriptor& process, std::chrono::milliseconds time) {
+  pollfd one{.fd = process.get(), .events = POLLIN, .revents = 0};
   return ::poll(&one, 1, static_cast<int>(time.count())) == 1;
 }
 
@@ -71,7 +71,7 @@ std::optional<Former> former_leader(int file, const FolderLock::Options& options
 bool end_former(int file, const FolderLock::Options& options, base::Log& log) {
   const std::optional<Former> former = former_leader(file, options);
   if (!former) return false;
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, former->pid, 0)));
+  const base::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, former->pid, 0)));
   const std::optional<Former> again = former_leader(file, options);
   if (!process.ok() || !again || again->pid != former->pid) return false;
   if (ends_within(process, options.grace)) return true;
@@ -80,7 +80,7 @@ bool end_former(int file, const FolderLock::Options& options, base::Log& log) {
       fmt::format("process {}, which led with epoch {}, still has {} and does not end; "
                   "epoch {} leads, it is killed",
                   former->pid, former->epoch, options.folder, options.epoch));
-  if (::syscall(SYS_pidfd_send_signal, process.number(), SIGKILL, nullptr, 0) != 0) {
+  if (::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) != 0) {
     log.warning(io_error(fmt::format("process {} cannot be killed", former->pid)).message);
     return false;
   }
@@ -123,13 +123,13 @@ Result<std::unique_ptr<FolderLock>> FolderLock::take(const Options& options, bas
 }
 
 FolderLock::~FolderLock() {
-  if (is_held_ && ::ftruncate(file_.number(), 0) != 0) return;
+  if (is_held_ && ::ftruncate(file_.get(), 0) != 0) return;
 }
 
 // A replica that the last launcher has just forked has the descriptor until it runs its program.
 bool FolderLock::try_lock() const {
   for (int i = 0; i < kTries; ++i) {
-    if (::flock(file_.number(), LOCK_EX | LOCK_NB) == 0) return true;
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return true;
     std::this_thread::sleep_for(kAgain);
   }
   return false;
@@ -137,7 +137,7 @@ bool FolderLock::try_lock() const {
 
 Result<void> FolderLock::lock(const Options& options, const std::string& name, base::Log& log) {
   is_held_ =
-      try_lock() || (options.epoch > 0 && end_former(file_.number(), options, log) && try_lock());
+      try_lock() || (options.epoch > 0 && end_former(file_.get(), options, log) && try_lock());
   if (is_held_) return {};
   return Error{ErrorCode::kAddressInUse,
                fmt::format("another process starts replicas from {}; give this one a folder of its "

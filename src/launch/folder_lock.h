@@ -17,9 +17,9 @@
 #include <memory>
 #include <string>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "launch/descriptor.h"
 
 namespace pelton::launch {
 
@@ -41,14 +41,14 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
   // For a child between fork and exec: it keeps the folder locked until its own lock is there.
-  int descriptor() const { return file_.number(); }
+  int descriptor() const { return file_.get(); }
 
  private:
   explicit FolderLock(int file) : file_(file) {}
   Result<void> lock(const Options& options, const std::string& name, base::Log& log);
   bool try_lock() const;
 
-  const Descriptor file_;
+  const base::Descriptor file_;
   bool is_held_ = false;
 };
 

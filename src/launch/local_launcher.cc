@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/file.h"
-#include "launch/descriptor.h"
 #include "launch/process_files.h"
 
 namespace pelton::launch {
@@ -41,10 +41,10 @@ struct flock whole_file_lock() {
 
 // The process that holds the lock; 0: nobody does.
 int holder_of(const std::string& file) {
-  const Descriptor opened(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+  const base::Descriptor opened(::open(file.c_str(), O_RDWR | O_CLOEXEC));
   if (!opened.ok()) return 0;
   struct flock lock = whole_file_lock();
-  if (::fcntl(opened.number(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
+  if (::fcntl(opened.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
   return lock.l_pid;
 }
 
@@ -217,11 +217,11 @@ Result<int> LocalLauncher::spawn(const Place& place) const {
   const std::string output_file = file_of(place, kOutput);
   const std::string log_file = file_of(place, kLog);
   constexpr int kFresh = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
-  const Descriptor order(::open(order_file.c_str(), O_RDWR | O_CLOEXEC));
+  const base::Descriptor order(::open(order_file.c_str(), O_RDWR | O_CLOEXEC));
   if (!order.ok()) return io_error(order_file);
-  const Descriptor output(::open(output_file.c_str(), kFresh, 0600));
+  const base::Descriptor output(::open(output_file.c_str(), kFresh, 0600));
   if (!output.ok()) return io_error(output_file);
-  const Descriptor log(::open(log_file.c_str(), kFresh, 0600));
+  const base::Descriptor log(::open(log_file.c_str(), kFresh, 0600));
   if (!log.ok()) return io_error(log_file);
 
   std::vector<std::string> words = words_for(place);
@@ -230,9 +230,9 @@ Result<int> LocalLauncher::spawn(const Place& place) const {
   arguments.push_back(nullptr);
   const Child child{.program = options_.program.c_str(),
                     .arguments = arguments.data(),
-                    .order = order.number(),
-                    .output = output.number(),
-                    .log = log.number(),
+                    .order = order.get(),
+                    .output = output.get(),
+                    .log = log.get(),
                     .folder_lock = folder_lock_->descriptor()};
   const pid_t pid = ::fork();
   if (pid == 0) child.run();
@@ -264,9 +264,9 @@ void LocalLauncher::signal(const Place& place, const Replica& replica, int numbe
     ::kill(replica.pid, number);
     return;
   }
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, replica.pid, 0)));
+  const base::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, replica.pid, 0)));
   if (!process.ok() || holder_of(file_of(place, kOrder)) != replica.pid) return;
-  ::syscall(SYS_pidfd_send_signal, process.number(), number, nullptr, 0);
+  ::syscall(SYS_pidfd_send_signal, process.get(), number, nullptr, 0);
 }
 
 std::vector<LaunchedReplica> LocalLauncher::list() {

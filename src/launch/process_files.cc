@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launch/descriptor.h"
+#include "base/descriptor.h"
 
 namespace pelton::launch {
 namespace {
@@ -123,11 +123,11 @@ bool is_hopeless_exit(int code) {
 
 std::string kernel_text(const std::string& file) {
   constexpr size_t kMost = size_t{4} << 20;  // a command line may have two
-  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
   std::array<char, 4096> bytes;
   while (opened.ok() && text.size() < kMost) {
-    const ssize_t count = ::read(opened.number(), bytes.data(), bytes.size());
+    const ssize_t count = ::read(opened.get(), bytes.data(), bytes.size());
     if (count <= 0) break;
     text.append(bytes.data(), static_cast<size_t>(count));
   }

@@ -14,9 +14,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/digest.h"
 #include "base/file.h"
-#include "launch/descriptor.h"
 #include "launch/process_files.h"
 
 namespace pelton::launch {
@@ -70,8 +70,8 @@ Result<std::unique_ptr<SlurmSite>> SlurmSite::open(Options options, const base::
 // than that takes, as its holder may be stopped.
 Result<void> SlurmSite::claim(uint64_t token) {
   const std::string file = options_.folder + "/" + kTokenFile;
-  const Descriptor lock(::open((file + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  for (int tries = 0; !lock.ok() || ::flock(lock.number(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+  const base::Descriptor lock(::open((file + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  for (int tries = 0; !lock.ok() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (lock.ok() && tries < kLockTries) {
       std::this_thread::sleep_for(kLockAgain);
       continue;

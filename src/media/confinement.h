@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 
@@ -22,9 +23,11 @@ Result<void> bound_process(const Bounds& bounds);
 // kUnsupported, where the kernel or the processor has no such filter.
 Result<void> leave_only_computing();
 
-// For a program that is loaded afterwards: no sockets, no file is opened to be written, nothing
-// that changes other processes, mounts or modules. It also leaves the machine's network, where the
-// kernel lets it. Errors: as above.
-Result<void> leave_network_and_writing();
+// For a program that is loaded afterwards, as ffmpeg: it reads what is open and what programs are
+// made of (/usr, /lib, /etc/ld.so.cache and the like), by Landlock, and `program_folder`,
+// where it lies itself; nothing else is opened, nothing
+// written but what is open; it makes threads and no processes, no sockets, and acts on no other
+// process, mount or module. Errors: as above, also where the kernel has no Landlock.
+Result<void> leave_only_reading_programs(const std::string& program_folder);
 
 }  // namespace pelton::media

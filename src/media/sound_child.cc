@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include <fmt/format.h>
 #include <sndfile.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +22,7 @@ namespace pelton::media {
 namespace {
 
 constexpr int kRate = 16'000;
-constexpr int kSampleRateMax = 768'000;
+constexpr int kSampleRateMax = 384'000;
 constexpr int kChannelsMax = 64;
 constexpr sf_count_t kPieceFrames = 4096;
 constexpr int64_t kFileBytesMax = int64_t{1} << 31;
@@ -100,6 +102,7 @@ int become_ffmpeg(const SoundChildOptions& options) {
   const char* const words[] = {"ffmpeg",
                                "-nostdin",
                                "-hide_banner",
+                               "-xerror",
                                "-loglevel",
                                "error",
                                "-threads",
@@ -180,11 +183,14 @@ Result<void> decode_sound(std::span<const uint8_t> file, double seconds_max, Sam
 }
 
 int run_sound_child(const SoundChildOptions& options) {
+  // Whoever started it is gone: nobody waits for this.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return kSoundUnconfined;
   const Result<void> bounded =
       bound_process({.cpu_s = options.cpu_s, .memory_bytes = int64_t{2} << 30});
   if (!bounded.ok()) return say(bounded.error(), kSoundUnconfined);
   if (!options.demuxer.empty()) {
-    const Result<void> confined = leave_network_and_writing();
+    const Result<void> confined =
+        leave_only_reading_programs(options.ffmpeg.substr(0, options.ffmpeg.rfind('/') + 1));
     if (!confined.ok()) return say(confined.error(), kSoundUnconfined);
     return become_ffmpeg(options);
   }

@@ -4,10 +4,12 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -22,6 +24,7 @@
 
 #include "audio/resample.h"
 #include "audio/wav_file.h"
+#include "base/descriptor.h"
 #include "media/sound_child.h"
 
 namespace pelton::media {
@@ -30,28 +33,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRate = 16'000;
-constexpr int kEndMs = 5000;  // between the end of its output and its own
+constexpr float kLoudest = 32.0f;  // beyond that nothing was recorded
+constexpr int kEndMs = 5000;       // between the end of its output and its own
 constexpr int kEndLookMs = 2;
 constexpr int kLookMs = 50;  // how late a cancel is noticed
 constexpr size_t kErrorBytesMax = 512;
-constexpr int kStartCpuSeconds = 30;  // and a twentieth of the longest sound
-constexpr int kFirstFree = 16;        // descriptors that are given to the child stand above
-
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  void reset(int value = -1) {
-    if (value_ >= 0) ::close(value_);
-    value_ = value;
-  }
-
- private:
-  int value_;
-};
+// Of processor time: to start, for a MiB of the file, for a minute of the longest sound.
+constexpr int kStartCpuSeconds = 10;
+constexpr int kCpuSecondsOfMiB = 2;
+constexpr int kMinutesOfCpuSecond = 1;
+constexpr int kFirstFree = 16;  // descriptors that are given to the child stand above
 
 Error failed(const char* step) {
   return {ErrorCode::kUnavailable,
@@ -69,8 +60,8 @@ std::string plain(std::string_view text) {
 
 struct Child {
   pid_t process = -1;
-  Descriptor output;
-  Descriptor errors;
+  base::Descriptor output;
+  base::Descriptor errors;
 };
 
 Result<void> fill(int descriptor, const std::string& bytes) {
@@ -89,10 +80,10 @@ Result<void> start(const std::string& program, const std::vector<std::string>& w
   int errors[2];
   if (::pipe2(output, O_CLOEXEC) != 0) return failed("pipe");
   child.output.reset(output[0]);
-  Descriptor output_end(output[1]);
+  base::Descriptor output_end(output[1]);
   if (::pipe2(errors, O_CLOEXEC) != 0) return failed("pipe");
   child.errors.reset(errors[0]);
-  Descriptor errors_end(errors[1]);
+  base::Descriptor errors_end(errors[1]);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
@@ -100,24 +91,34 @@ Result<void> start(const std::string& program, const std::vector<std::string>& w
   sigset_t none;
   sigemptyset(&none);
   ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  // A group of its own, which is ended as a whole, and not by the terminal's Ctrl-C.
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   // First above those that are to be set, which may be any of them.
   const std::array<int, 3> given = {::fcntl(input, F_DUPFD_CLOEXEC, kFirstFree),
                                     ::fcntl(output_end.get(), F_DUPFD_CLOEXEC, kFirstFree),
                                     ::fcntl(errors_end.get(), F_DUPFD_CLOEXEC, kFirstFree)};
+  int refused = 0;
   for (int i = 0; i < 3; ++i) {
-    ::posix_spawn_file_actions_adddup2(&actions, given[static_cast<size_t>(i)], i);
+    const int descriptor = given[static_cast<size_t>(i)];
+    if (descriptor < 0) refused = EMFILE;
+    const int added = ::posix_spawn_file_actions_adddup2(&actions, std::max(descriptor, 0), i);
+    if (added != 0) refused = added;
   }
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  if (::posix_spawn_file_actions_addclosefrom_np(&actions, 3) != 0) refused = ENOMEM;
   std::vector<char*> pointers;
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
   // Nothing of ours is in its environment: keys stand there.
   std::string path = "PATH=/usr/bin:/bin";
   std::array<char*, 2> environment = {path.data(), nullptr};
-  const int failure = ::posix_spawn(&child.process, program.c_str(), &actions, &attributes,
-                                    pointers.data(), environment.data());
-  for (const int descriptor : given) ::close(descriptor);
+  const int failure = refused != 0
+                          ? refused
+                          : ::posix_spawn(&child.process, program.c_str(), &actions, &attributes,
+                                          pointers.data(), environment.data());
+  for (const int descriptor : given) {
+    if (descriptor >= 0) ::close(descriptor);
+  }
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   errno = failure;
@@ -188,7 +189,7 @@ class Reading {
     made_.why = why;
     made_.samples.resize(bytes_ / sizeof(float));  // of a piece of a sample nothing is kept
     if (why == Outcome::Why::kEnded && ends_by_itself()) return std::move(made_);
-    ::kill(child_.process, SIGKILL);
+    ::kill(-child_.process, SIGKILL);
     while (::waitpid(child_.process, &made_.status, 0) < 0 && errno == EINTR) continue;
     return std::move(made_);
   }
@@ -227,7 +228,11 @@ Result<std::vector<float>> SoundReader::read(const std::string& bytes, const std
   Result<std::vector<float>> samples = format == SoundFormat::kWav
                                            ? read_wave(bytes, name, go_on)
                                            : read_beside(bytes, name, format, go_on);
-  if (!samples.ok() || !samples->empty()) return samples;
+  if (!samples.ok()) return samples;
+  for (float& sample : *samples) {
+    sample = std::isfinite(sample) ? std::clamp(sample, -kLoudest, kLoudest) : 0.0f;
+  }
+  if (!samples->empty()) return samples;
   return Error{ErrorCode::kInvalidArgument, fmt::format("{} has no samples", name), "file"};
 }
 
@@ -241,7 +246,16 @@ Result<std::vector<float>> SoundReader::read_wave(const std::string& bytes, cons
   }
   if (!sound.ok()) return sound.error();
   if (sound->seconds() > options_.seconds_max) return too_long(name);
-  return audio::resample(sound->samples, sound->sample_rate, kRate);
+  constexpr size_t kPiece = size_t{1} << 18;
+  audio::Resampler resampler(sound->sample_rate, kRate);
+  const std::span<const float> whole(sound->samples);
+  std::vector<float> made;
+  for (size_t at = 0; at < whole.size(); at += kPiece) {
+    if (!go_on()) return Error{ErrorCode::kCancelled, "stopped", {}};
+    resampler.push(whole.subspan(at, std::min(kPiece, whole.size() - at)), made);
+  }
+  resampler.finish(made);
+  return made;
 }
 
 Result<std::vector<float>> SoundReader::read_beside(const std::string& bytes,
@@ -255,11 +269,12 @@ Result<std::vector<float>> SoundReader::read_beside(const std::string& bytes,
                              name, format_name(format)),
                  "file"};
   }
-  Descriptor input(::memfd_create("sound", MFD_CLOEXEC));
+  base::Descriptor input(::memfd_create("sound", MFD_CLOEXEC));
   if (input.get() < 0) return failed("memfd_create");
   TRY(fill(input.get(), bytes));
   ::lseek(input.get(), 0, SEEK_SET);
-  const int cpu_s = kStartCpuSeconds + static_cast<int>(options_.seconds_max / 20.0);
+  const int cpu_s = kStartCpuSeconds + kCpuSecondsOfMiB * static_cast<int>(bytes.size() >> 20) +
+                    static_cast<int>(options_.seconds_max / (60.0 * kMinutesOfCpuSecond));
   const std::vector<std::string> words = {"pelton",
                                           "read-sound",
                                           fmt::format("{}", options_.seconds_max),

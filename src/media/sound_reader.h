@@ -17,7 +17,7 @@ namespace pelton::media {
 class SoundReader {
  public:
   struct Options {
-    double seconds_max = 3600.0;
+    double seconds_max = 1500.0;
     // With the words "read-sound ..." it is the child.
     std::string program = "/proc/self/exe";
     // Empty: none. find_ffmpeg() looks where programs are.

@@ -76,7 +76,8 @@ Result<TokenId> language_token(const WhisperConfig& config, const TranscriptionT
   if (!config.multilingual) {
     if (task.language.empty() || task.language == "en") {
       if (!task.translates) return TokenId{-1};
-      return Error{ErrorCode::kInvalidArgument, "an English-only model translates nothing", "task"};
+      return Error{ErrorCode::kInvalidArgument, "an English-only model translates nothing",
+                   "model"};
     }
     return Error{
         ErrorCode::kInvalidArgument,
@@ -105,9 +106,9 @@ Result<void> check_task(const WhisperConfig& config, const TranscriptionTask& ta
 
 // One window's worth is filled with silence before its spectrogram is made; of a longer one the
 // spectrogram is made whole, and what lies behind its end is 0.
-WhisperTranscription::WhisperTranscription(const WhisperConfig& config,
-                                           std::span<const float> samples, TranscriptionTask task,
-                                           const MelOf& mel, CompressionOf compression)
+WhisperTranscription::WhisperTranscription(const WhisperConfig& config, std::vector<float> samples,
+                                           TranscriptionTask task, const MelOf& mel,
+                                           CompressionOf compression)
     : config_(config),
       task_(std::move(task)),
       compression_(std::move(compression)),
@@ -120,10 +121,9 @@ WhisperTranscription::WhisperTranscription(const WhisperConfig& config,
   const size_t one = static_cast<size_t>(config.frames()) * kHop;
   content_ = std::max<int64_t>(static_cast<int64_t>(samples.size()) / kHop, 1);
   is_short_ = samples.size() <= one;
-  std::vector<float> padded(samples.begin(), samples.end());
-  padded.resize(is_short_ ? one : samples.size() + one);
-  mel_ = mel(padded);
-  stride_ = static_cast<int64_t>(padded.size()) / kHop;
+  samples.resize(is_short_ ? one : samples.size() + one);
+  mel_ = mel(samples);
+  stride_ = static_cast<int64_t>(samples.size()) / kHop;
 }
 
 std::vector<float> WhisperTranscription::window_mel() const {

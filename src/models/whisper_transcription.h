@@ -53,7 +53,7 @@ Result<void> check_task(const WhisperConfig& config, const TranscriptionTask& ta
 class WhisperTranscription {
  public:
   // samples: of 16 kHz. `config` outlives it; check_task() has no objection.
-  WhisperTranscription(const WhisperConfig& config, std::span<const float> samples,
+  WhisperTranscription(const WhisperConfig& config, std::vector<float> samples,
                        TranscriptionTask task, const MelOf& mel, CompressionOf compression);
 
   // One window more; false: that was the last one. `go_on` is asked before each token. Errors:

@@ -14,6 +14,9 @@ namespace pelton::node {
 namespace {
 
 constexpr size_t kConfigBytesMax = size_t{4} << 20;
+// Of the longest kind: so many are heard in turn, and so many more wait for room.
+constexpr double kHeardFiles = 2.0;
+constexpr double kParkedFiles = 3.0;
 
 // The engine's check refuses whatever is asked of a context of no tokens, so there are no steps.
 class NoTokens final : public engine::Executor {
@@ -32,15 +35,14 @@ class NoTokens final : public engine::Executor {
   engine::ExecutorCapacity capacity_;
 };
 
-// What one second of sound takes: while it is read its samples and spectrogram, the padded copy
-// that this is made of, then the spectrogram alone. Of one being read, and as much again being
-// heard.
+// What the longest files take: two that are read, each with its samples, once more while they grow,
+// and its spectrogram; the spectrograms of those parked and heard.
 int64_t sound_bytes(const models::WhisperConfig& config, double seconds) {
-  const double samples = 2.0 * sizeof(float) * audio::LogMel::kSampleRate;
+  const double samples = double{sizeof(float)} * audio::LogMel::kSampleRate;
   const double frames = double{audio::LogMel::kSampleRate} / audio::LogMel::kHop;
-  const double logs = frames * config.mel_bands * sizeof(double);
   const double mel = frames * config.mel_bands * sizeof(float);
-  return static_cast<int64_t>(seconds * (samples + logs + 2.0 * mel));
+  return static_cast<int64_t>(seconds *
+                              (2.0 * (2.0 * samples + mel) + (kParkedFiles + kHeardFiles) * mel));
 }
 
 }  // namespace
@@ -91,7 +93,8 @@ Result<std::unique_ptr<LoadedSpeechModel>> LoadedSpeechModel::load(const std::st
   loaded->engine_ = std::make_unique<engine::Engine>(engine::Engine::Options{.prefix_cache = false},
                                                      *loaded->no_tokens_, clock, log);
   speech::Transcriber::Options queue = options.queue;
-  queue.heard_seconds_max = options.audio_seconds_max;
+  queue.heard_seconds_max = kHeardFiles * options.audio_seconds_max;
+  queue.parked_seconds_max = options.audio_seconds_max;  // and two that were being read by then
   loaded->transcriber_ =
       std::make_unique<speech::Transcriber>(queue, *loaded->recogniser_, options.read_sound, clock);
   loaded->load_seconds_ = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;

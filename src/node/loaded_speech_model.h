@@ -36,7 +36,7 @@ class LoadedSpeechModel {
     std::shared_ptr<executor::ComputeThreads> threads;
     speech::ReadSound read_sound;
     speech::Transcriber::Options queue;
-    double audio_seconds_max = 3600.0;  // of one file: what memory is claimed for
+    double audio_seconds_max = 1500.0;  // of one file: what memory is claimed for
     // Where several models share this machine's memory, as LoadedModel's. Outlives it; null: it has
     // the machine's to itself.
     MemoryBudget* budget = nullptr;

@@ -94,12 +94,11 @@ models::TranscriptionTask model_task(const speech::Task& task) {
           .aligns = task.words};
 }
 
-// As whoever asks it anew each time would have it: without the blanks around it, one before it.
-std::string trimmed(const std::string& text) {
+std::string without_blanks_around(const std::string& text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t first = text.find_first_not_of(kBlanks);
   if (first == std::string::npos) return {};
-  return " " + text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 }  // namespace
@@ -112,25 +111,28 @@ Result<void> WhisperRecogniser::check(const speech::Task& task) const {
 }
 
 Result<std::unique_ptr<speech::Recognition>> WhisperRecogniser::begin(
-    std::vector<float> samples, const speech::Task& task) const {
+    std::vector<float> samples, const speech::Task& task,
+    const std::function<bool()>& go_on) const {
   TRY(check(task));
   models::TranscriptionTask asked = model_task(task);
   const tokenizer::Tokenizer* const tokenizer = parts_.tokenizer;
   if (tokenizer != nullptr && !task.prompt.empty()) {
-    asked.prompt = tokenizer->encode(trimmed(task.prompt));
+    asked.prompt = tokenizer->encode(" " + without_blanks_around(task.prompt));
     const TokenId end = parts_.model.config().end_of_text;
     std::erase_if(asked.prompt, [&](TokenId id) { return id >= end; });
   }
   models::CompressionOf compression;
   if (tokenizer != nullptr) {
     compression = [tokenizer](std::span<const TokenId> text) {
-      return speech::compression_ratio(trimmed(tokenizer->decode(text)));
+      return speech::compression_ratio(without_blanks_around(tokenizer->decode(text)));
     };
   }
   const audio::LogMel& front = front_;
   models::WhisperTranscription made(
-      parts_.model.config(), samples, std::move(asked),
-      [&front](std::span<const float> sound) { return front.of(sound); }, std::move(compression));
+      parts_.model.config(), std::move(samples), std::move(asked),
+      [&](std::span<const float> sound) { return front.of_while(sound, go_on); },
+      std::move(compression));
+  if (!go_on()) return Error{ErrorCode::kCancelled, "stopped", ""};
   return std::unique_ptr<speech::Recognition>(
       std::make_unique<WhisperRecognition>(parts_, std::move(made), task));
 }

@@ -27,8 +27,9 @@ class WhisperRecogniser final : public speech::Recogniser {
   explicit WhisperRecogniser(Parts parts);
 
   Result<void> check(const speech::Task& task) const override;
-  Result<std::unique_ptr<speech::Recognition>> begin(std::vector<float> samples,
-                                                     const speech::Task& task) const override;
+  Result<std::unique_ptr<speech::Recognition>> begin(
+      std::vector<float> samples, const speech::Task& task,
+      const std::function<bool()>& go_on) const override;
 
  private:
   const Parts parts_;

@@ -69,16 +69,14 @@ class Answer {
   virtual void begin(std::shared_ptr<net::Notifier> /*turns*/) {}
   virtual void turn() {}
 
-  // Amid a stream: what it fails with, after which nothing follows; what keeps it alive while
-  // nothing happens; and what it is.
-  // Where a stream is no events, an error in it has no words: it breaks off.
+  // Amid a stream: what it fails with, after which nothing follows (where it is no events an error
+  // has no words, and it breaks off); what keeps it alive while nothing happens (empty: nothing can
+  // be said); and what it is.
   virtual bool has_error_events() const { return true; }
   virtual void append_error(const api::ApiError& error, std::string& out) {
     append_sse_event(out, [&](std::string& json) { json += api::error_body(error); });
   }
-  virtual std::string_view quiet_event() const {
-    return kSseComment;
-  }  // empty: nothing can be said
+  virtual std::string_view quiet_event() const { return kSseComment; }
   virtual std::string_view content_type() const { return "text/event-stream; charset=utf-8"; }
 };
 

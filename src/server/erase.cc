@@ -1,5 +1,5 @@
-// POST /erase_tenant: nothing of one tenant's is kept any more, in any cache or store of a server
-// that runs.
+// POST /erase_tenant: nothing of one tenant's is kept any more in the stores of a server that runs,
+// nor in the caches of the models that serve.
 #include <string>
 #include <utility>
 #include <variant>

@@ -17,6 +17,7 @@
 #include "server/health.h"
 #include "server/reply.h"
 #include "server/resumed_answers.h"
+#include "speech/transcriber.h"
 
 namespace pelton::server {
 namespace {

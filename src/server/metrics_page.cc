@@ -13,6 +13,7 @@
 #include "server/services.h"
 #include "server/speech_use.h"
 #include "server/tool_servers.h"
+#include "speech/transcriber.h"
 #include "telemetry/process_usage.h"
 #include "telemetry/prometheus_text.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/refused_resource.h"
+#include "speech/transcriber.h"
 
 namespace pelton::server {
 namespace {

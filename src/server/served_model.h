@@ -26,8 +26,11 @@
 #include "server/grammar_store.h"
 #include "server/token_sets.h"
 #include "server/vector_use.h"
-#include "speech/transcriber.h"
 #include "tokenizer/tokenizer.h"
+
+namespace pelton::speech {
+class Transcriber;
+}
 
 namespace pelton::server {
 

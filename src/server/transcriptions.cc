@@ -95,7 +95,10 @@ class Hearing : public std::enable_shared_from_this<Hearing> {
     exchange->on_closed([self = shared_from_this()] { self->ticket_.reset(); });
     const std::weak_ptr<Hearing> weak = weak_from_this();
     speech::Transcriber::Request work{
-        .file = std::move(file), .task = task, .deadline_ns = deadline_ns};
+        .file = std::move(file),
+        .account = call_.tenant.empty() ? request_.user : call_.tenant,
+        .task = task,
+        .deadline_ns = deadline_ns};
     if (request_.stream) {
       work.on_segments = [exchange, weak](const std::vector<speech::Segment>& added) {
         exchange->post([weak, added] {
@@ -201,7 +204,7 @@ class Hearing : public std::enable_shared_from_this<Hearing> {
     std::string event;
     append_sse_event(event, [&](std::string& json) { json += api::error_body(reported); });
     write(event);
-    call_.note_answered(200);
+    call_.note_answered(reported.status);
     call_.exchange->finish();
   }
 

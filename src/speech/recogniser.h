@@ -39,12 +39,13 @@ class Recogniser {
  public:
   virtual ~Recogniser() = default;
 
-  // What this model cannot do of it: kInvalidArgument or kUnsupported, with the field. Any thread.
+  // Errors: what this model cannot do of the task: kInvalidArgument, kUnsupported, with the field.
+  // Any thread.
   virtual Result<void> check(const Task& task) const = 0;
-  // samples: mono, of 16 kHz. Computes what needs no model (a spectrogram). Any thread; it outlives
-  // what it has begun.
-  virtual Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples,
-                                                     const Task& task) const = 0;
+  // samples: mono, of 16 kHz. Computes what needs no model (a spectrogram); asks `go_on` often, and
+  // ends with kCancelled when that says no. Any thread; it outlives what it has begun.
+  virtual Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples, const Task& task,
+                                                     const std::function<bool()>& go_on) const = 0;
 };
 
 }  // namespace pelton::speech

@@ -49,8 +49,9 @@ Transcriber::Transcriber(const Options& options, const Recogniser& recogniser, R
       first_text_seconds_(seconds_bounds()),
       audio_seconds_(seconds_bounds()),
       speed_(speed_bounds()),
-      sound_thread_([this] { read_files(); }),
-      hearing_thread_([this] { hear(); }) {}
+      hearing_thread_([this] { hear(); }) {
+  for (std::thread& thread : sound_threads_) thread = std::thread([this] { read_files(); });
+}
 
 Transcriber::~Transcriber() {
   {
@@ -59,8 +60,13 @@ Transcriber::~Transcriber() {
   }
   abandon({ErrorCode::kUnavailable, "The model is being unloaded", ""});
   changed_.notify_all();
-  sound_thread_.join();
+  for (std::thread& thread : sound_threads_) thread.join();
   hearing_thread_.join();
+}
+
+int Transcriber::locked_inside() const {
+  return static_cast<int>(unread_.size() + reading_.size() + parked_.size() + heard_.size()) +
+         (hearing_ ? 1 : 0);
 }
 
 Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request) {
@@ -70,21 +76,11 @@ Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request
   job->request = std::move(request);
   job->arrived_ns = clock_.now_ns();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (stopping_) return Error{ErrorCode::kUnavailable, "The model is being unloaded", ""};
-    const int inside =
-        static_cast<int>(unread_.size() + heard_.size()) + (reading_ ? 1 : 0) + (hearing_ ? 1 : 0);
-    if (inside >= options_.waiting_max) {
+    if (const std::string why = refusal(*job, bytes); !why.empty()) {
       ++stats_.ended[static_cast<size_t>(End::kRefused)];
-      return Error{ErrorCode::kOverloaded,
-                   fmt::format("{} files wait to be transcribed, which is the most", inside), ""};
-    }
-    if (!unread_.empty() && waiting_bytes_ + bytes > options_.waiting_bytes_max) {
-      ++stats_.ended[static_cast<size_t>(End::kRefused)];
-      return Error{ErrorCode::kOverloaded,
-                   fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
-                               waiting_bytes_, options_.waiting_bytes_max),
-                   ""};
+      return Error{ErrorCode::kOverloaded, why, ""};
     }
     waiting_bytes_ += bytes;
     unread_.push_back(job);
@@ -93,60 +89,106 @@ Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request
   return std::make_shared<Ticket>(job->cancelled);
 }
 
+// With mutex_ held; empty: it may come in.
+std::string Transcriber::refusal(const Job& job, int64_t bytes) const {
+  if (locked_inside() >= options_.waiting_max) {
+    return fmt::format("{} files wait to be transcribed, which is the most", locked_inside());
+  }
+  if (!unread_.empty() && waiting_bytes_ + bytes > options_.waiting_bytes_max) {
+    return fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
+                       waiting_bytes_, options_.waiting_bytes_max);
+  }
+  const std::string& account = job.request.account;
+  if (account.empty()) return {};
+  int own = hearing_ != nullptr && hearing_->request.account == account ? 1 : 0;
+  for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
+    own += static_cast<int>(std::ranges::count_if(
+        *queue, [&](const JobPtr& other) { return other->request.account == account; }));
+  }
+  if (own < options_.waiting_per_account_max) return {};
+  return fmt::format("{} files of this account wait to be transcribed, which is the most", own);
+}
+
 bool Transcriber::is_wanted(const Job& job) const {
   return !job.cancelled->load(std::memory_order_relaxed) &&
          !job.is_abandoned.load(std::memory_order_acquire) &&
          clock_.now_ns() < job.request.deadline_ns.value_or(INT64_MAX);
 }
 
-bool Transcriber::has_room_for(double seconds) const {
-  double heard = hearing_ ? hearing_->seconds : 0.0;
-  for (const JobPtr& job : heard_) heard += job->seconds;
-  return heard == 0.0 || heard + seconds <= options_.heard_seconds_max;
+namespace {
+
+template <typename Jobs>
+double seconds_of(const Jobs& jobs) {
+  double seconds = 0.0;
+  for (const auto& job : jobs) seconds += job->seconds;
+  return seconds;
 }
 
-// Also finds those in the queue whom nobody wants any more: a client that leaves frees its place.
-void Transcriber::read_files() {
-  pthread_setname_np(pthread_self(), "pelton-sound");
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    std::vector<JobPtr> unwanted;
-    std::erase_if(unread_, [&](const JobPtr& job) {
+}  // namespace
+
+void Transcriber::locked_wait(Lock& lock) {
+  if (locked_inside() == 0) return changed_.wait(lock);
+  changed_.wait_for(lock, std::chrono::nanoseconds(kLookNs));
+}
+
+void Transcriber::locked_sweep(Lock& lock) {
+  std::vector<JobPtr> unwanted;
+  for (std::deque<JobPtr>* queue : {&unread_, &parked_, &heard_}) {
+    std::erase_if(*queue, [&](const JobPtr& job) {
       if (is_wanted(*job)) return false;
       unwanted.push_back(job);
       return true;
     });
-    if (!unwanted.empty()) {
-      for (const JobPtr& job : unwanted) {
-        waiting_bytes_ -= static_cast<int64_t>(job->request.file.size());
-      }
-      lock.unlock();
-      for (const JobPtr& job : unwanted) end(job, End::kFailed, Error{});
-      lock.lock();
+  }
+  if (unwanted.empty()) return;
+  for (const JobPtr& job : unwanted) {
+    waiting_bytes_ -= static_cast<int64_t>(job->request.file.size());
+    job->request.file.clear();
+  }
+  lock.unlock();
+  for (const JobPtr& job : unwanted) end(job, End::kFailed, Error{});
+  unwanted.clear();
+  changed_.notify_all();
+  lock.lock();
+}
+
+// The first that fits, so that a short one does not wait for a long one's room.
+void Transcriber::locked_admit_parked() {
+  for (auto job = parked_.begin(); job != parked_.end();) {
+    const double heard = seconds_of(heard_) + (hearing_ ? hearing_->seconds : 0.0);
+    const int count = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+    const bool fits = count == 0 || (count < options_.heard_max &&
+                                     heard + (*job)->seconds <= options_.heard_seconds_max);
+    if (fits) heard_.push_back(*job);
+    job = fits ? parked_.erase(job) : job + 1;
+  }
+}
+
+bool Transcriber::locked_can_read() const {
+  const double parked = seconds_of(parked_);
+  return !unread_.empty() && (parked_.empty() || parked < options_.parked_seconds_max) &&
+         static_cast<int>(parked_.size() + heard_.size()) < options_.heard_max;
+}
+
+void Transcriber::read_files() {
+  pthread_setname_np(pthread_self(), "pelton-sound");
+  Lock lock(mutex_);
+  for (;;) {
+    locked_sweep(lock);
+    if (stopping_ && unread_.empty()) return;
+    if (!locked_can_read()) {
+      locked_wait(lock);
       continue;
     }
-    if (stopping_) return;
-    const bool has_place =
-        static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0) < options_.heard_max;
-    if (unread_.empty() || !has_place) {
-      if (unread_.empty()) {
-        changed_.wait(lock);
-      } else {
-        changed_.wait_for(lock, std::chrono::nanoseconds(kLookNs));
-      }
-      continue;
-    }
-    reading_ = unread_.front();
+    const JobPtr job = unread_.front();
     unread_.pop_front();
-    const JobPtr job = reading_;
+    reading_.push_back(job);
     lock.unlock();
     read_one(job);
     lock.lock();
-    while (job->recognition != nullptr && is_wanted(*job) && !has_room_for(job->seconds)) {
-      changed_.wait_for(lock, std::chrono::nanoseconds(kLookNs));
-    }
-    reading_ = nullptr;
-    if (job->recognition != nullptr) heard_.push_back(job);
+    std::erase(reading_, job);
+    if (job->recognition != nullptr) parked_.push_back(job);
+    locked_admit_parked();
     changed_.notify_all();
   }
 }
@@ -161,17 +203,22 @@ void Transcriber::read_one(const JobPtr& job) {
   }
   if (!samples.ok()) return end(job, End::kFailed, samples.error());
   job->seconds = static_cast<double>(samples->size()) / 16'000.0;
-  auto begun = recogniser_.begin(*std::move(samples), job->request.task);
+  auto begun = recogniser_.begin(*std::move(samples), job->request.task, go_on);
   if (!begun.ok()) return end(job, End::kFailed, begun.error());
   job->recognition = *std::move(begun);
 }
 
 void Transcriber::hear() {
   pthread_setname_np(pthread_self(), "pelton-hear");
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return !heard_.empty() || (stopping_ && reading_ == nullptr); });
-    if (heard_.empty()) return;
+    locked_sweep(lock);
+    locked_admit_parked();
+    if (heard_.empty()) {
+      if (stopping_ && locked_inside() == 0) return;
+      locked_wait(lock);
+      continue;
+    }
     hearing_ = heard_.front();
     heard_.pop_front();
     const JobPtr job = hearing_;
@@ -260,15 +307,14 @@ int Transcriber::abandon(const Error& error) {
   {
     const std::lock_guard lock(mutex_);
     const auto give_up = [&](const JobPtr& job) {
-      if (job == nullptr) return;
       job->why = error;
       job->is_abandoned.store(true, std::memory_order_release);
       ++count;
     };
-    for (const JobPtr& job : unread_) give_up(job);
-    for (const JobPtr& job : heard_) give_up(job);
-    give_up(reading_);
-    give_up(hearing_);
+    for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
+      for (const JobPtr& job : *queue) give_up(job);
+    }
+    if (hearing_ != nullptr) give_up(hearing_);
   }
   changed_.notify_all();
   return count;
@@ -276,14 +322,12 @@ int Transcriber::abandon(const Error& error) {
 
 void Transcriber::drain(int64_t ms) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] {
-    return unread_.empty() && heard_.empty() && reading_ == nullptr && hearing_ == nullptr;
-  });
+  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return locked_inside() == 0; });
 }
 
 int64_t Transcriber::retry_after_ns() const {
   const std::lock_guard lock(mutex_);
-  const auto waiting = static_cast<double>(unread_.size() + heard_.size());
+  const auto waiting = static_cast<double>(locked_inside());
   const auto done = stats_.ended[static_cast<size_t>(End::kDone)];
   if (done == 0) return 1'000'000'000;
   const double each_s = stats_.busy_seconds / static_cast<double>(done);
@@ -294,8 +338,8 @@ int64_t Transcriber::retry_after_ns() const {
 Transcriber::Stats Transcriber::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
-  stats.waiting = static_cast<int>(unread_.size()) + (reading_ ? 1 : 0);
   stats.running = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+  stats.waiting = locked_inside() - stats.running;
   return stats;
 }
 

@@ -1,8 +1,9 @@
-// Files in, what is said in them out: a bounded queue before one model. One thread reads sound
+// Files in, what is said in them out: a bounded queue before one model. Two threads read sound
 // ("pelton-sound": foreign formats by a process of their own), one hears ("pelton-hear"); of the
 // recordings that are being heard each has a window in turn, so that a long one holds up nobody for
-// more than a window. Nothing of it runs on a net thread. Owned by whoever loaded the model; submit
-// and all that is const: any thread.
+// more than a window. A recording that does not fit beside those is parked while others are read.
+// Nothing of it runs on a net thread. Owned by whoever loaded the model; submit and all that is
+// const: any thread.
 #pragma once
 
 #include <array>
@@ -16,7 +17,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -36,8 +40,10 @@ class Transcriber {
   struct Options {
     int waiting_max = 64;                            // files that wait or are heard
     int64_t waiting_bytes_max = int64_t{256} << 20;  // of those that wait; one may always
-    // Of recordings that are being heard, in all; one may always be.
-    double heard_seconds_max = 3600.0;
+    int waiting_per_account_max = 32;                // of those whose account has a name
+    // Of recordings that are being heard, in all, and of those parked; one of either may always be.
+    double heard_seconds_max = 3000.0;
+    double parked_seconds_max = 1500.0;
     int heard_max = 16;
   };
 
@@ -49,7 +55,8 @@ class Transcriber {
   Transcriber& operator=(const Transcriber&) = delete;
 
   struct Request {
-    std::string file;  // its bytes
+    std::string file;     // its bytes
+    std::string account;  // whose it is; empty: anybody's
     Task task;
     std::optional<int64_t> deadline_ns;  // on the clock
     // On the hearing thread, after each window that added some; may be empty.
@@ -102,9 +109,18 @@ class Transcriber {
   void read_one(const JobPtr& job);
   // One window; whether there are more.
   bool hear_window(const JobPtr& job);
-  bool has_room_for(double seconds) const;
   void end(const JobPtr& job, End how, Result<Transcript> outcome);
   bool is_wanted(const Job& job) const;
+  // With mutex_ held, here and below. What each waits for: something new, or a moment, as a
+  // deadline may pass.
+  using Lock = std::unique_lock<std::mutex>;
+  void locked_wait(Lock& lock);
+  // Those in the queues that nobody wants any more have gone, whoever is busy. Lets go of the lock.
+  void locked_sweep(Lock& lock);
+  void locked_admit_parked();
+  bool locked_can_read() const;
+  int locked_inside() const;
+  std::string refusal(const Job& job, int64_t bytes) const;
 
   const Options options_;
   const Recogniser& recogniser_;
@@ -116,9 +132,10 @@ class Transcriber {
   // Guarded by mutex_.
   bool stopping_ = false;
   std::deque<JobPtr> unread_;
-  JobPtr reading_;            // by the sound thread
-  std::deque<JobPtr> heard_;  // in their turn
-  JobPtr hearing_;            // has its window now
+  std::deque<JobPtr> reading_;  // by the sound threads
+  std::deque<JobPtr> parked_;   // read, and too long for what is left
+  std::deque<JobPtr> heard_;    // in their turn
+  JobPtr hearing_;              // has its window now
   int64_t waiting_bytes_ = 0;
   Stats stats_;
 
@@ -127,7 +144,7 @@ class Transcriber {
   telemetry::Histogram audio_seconds_;
   telemetry::Histogram speed_;
 
-  std::thread sound_thread_;  // last: they use all of the above
+  std::array<std::thread, 2> sound_threads_;  // last: they use all of the above
   std::thread hearing_thread_;
 };
 

@@ -47,8 +47,8 @@ class Scripted final : public Recogniser {
     if (task.language == "xx") return Error{ErrorCode::kInvalidArgument, "no such", "language"};
     return {};
   }
-  Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples,
-                                             const Task&) const override {
+  Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples, const Task&,
+                                             const std::function<bool()>&) const override {
     return std::unique_ptr<Recognition>(std::make_unique<Seconds>(std::move(samples), gate));
   }
   mutable std::atomic<int> gate = 1;  // 0: nobody is heard
@@ -172,11 +172,60 @@ TEST(Transcriber, LongRecordingsWaitForRoom) {
   Asked second = ask(transcriber, "2:8");
   ASSERT_TRUE(comes_to(transcriber,
                        [](const auto& stats) { return stats.running == 1 && stats.waiting == 1; }));
+  // A short one passes it.
+  Asked third = ask(transcriber, "3:1");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 2; }));
   std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(transcriber.stats().running, 1);
+  EXPECT_EQ(transcriber.stats().running, 2);
   model.gate = 1;
+  EXPECT_EQ(plain_text(third.end.get().value()), "3");
   EXPECT_EQ(second.end.get()->segments.size(), 8u);
   EXPECT_EQ(first.end.get()->segments.size(), 8u);
+}
+
+// Both readers are held up: who waits behind them still leaves, and is refused in time.
+TEST(Transcriber, SlowFilesKeepNobodyWhoLeaves) {
+  const base::SystemClock clock;
+  const Scripted model;
+  std::atomic<bool> is_slow = true;
+  Transcriber transcriber(
+      {.waiting_max = 4}, model,
+      [&](const std::string& file,
+          const std::function<bool()>& go_on) -> Result<std::vector<float>> {
+        while (is_slow && go_on()) std::this_thread::sleep_for(1ms);
+        return read(file, go_on);
+      },
+      clock);
+  Asked first = ask(transcriber, "1:1");
+  Asked second = ask(transcriber, "2:1");
+  Asked third = ask(transcriber, "3:1", clock.now_ns() + 10'000'000);
+  Asked fourth = ask(transcriber, "4:1");
+  ASSERT_EQ(third.end.wait_for(5s), std::future_status::ready);
+  EXPECT_EQ(third.end.get().error().code, ErrorCode::kDeadline);
+  fourth.ticket.reset();
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.waiting == 2; }));
+  is_slow = false;
+  EXPECT_EQ(plain_text(first.end.get().value()), "1");
+  EXPECT_EQ(plain_text(second.end.get().value()), "2");
+}
+
+TEST(Transcriber, AnAccountHasSoManyPlaces) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.waiting_per_account_max = 2}, model, read, clock);
+  std::vector<std::shared_ptr<Transcriber::Ticket>> held;
+  const auto code = [&](const std::string& account) {
+    auto ticket = transcriber.submit({.file = "1:1", .account = account, .task = {}});
+    if (!ticket.ok()) return ticket.error().code;
+    held.push_back(*ticket);
+    return ErrorCode::kInternal;
+  };
+  EXPECT_EQ(code("a"), ErrorCode::kInternal);
+  EXPECT_EQ(code("a"), ErrorCode::kInternal);
+  EXPECT_EQ(code("a"), ErrorCode::kOverloaded);
+  EXPECT_EQ(code("b"), ErrorCode::kInternal);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(code(""), ErrorCode::kInternal);
 }
 
 TEST(Transcript, IsWrittenInEachForm) {
@@ -197,6 +246,11 @@ TEST(Transcript, IsWrittenInEachForm) {
             "2\n01:00:01,250 --> 01:00:02,000\n\"Welt\".\n\n");
   EXPECT_TRUE(
       web_vtt(made).starts_with("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nGuten\nTag,\n\n"));
+  Transcript marked = made;
+  marked.segments.resize(1);
+  marked.segments[0].text = " a --> b <i> & c";
+  EXPECT_EQ(subrip(marked), "1\n00:00:00,000 --> 00:00:01,500\na -> b <i> & c\n\n");
+  EXPECT_EQ(web_vtt(marked), "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\na -> b &lt;i> &amp; c\n\n");
   EXPECT_EQ(json(made),
             R"({"text":"Guten\n\nTag, \"Welt\".","usage":{"type":"duration","seconds":4}})");
   const std::string verbose = verbose_json(made, {.segments = false, .words = true});

@@ -22,12 +22,20 @@ std::string time_text(double seconds, char point) {
                      point, ms % 1000);
 }
 
-// A cue ends at an empty line, and a text must not have one.
-std::string cue_text(std::string_view text) {
+// A cue ends at an empty line, and an arrow begins one: a text must have neither. WebVTT reads
+// marks of its own in it, as HTML does.
+std::string cue_text(std::string_view text, bool has_marks) {
   std::string out;
   for (const char c : without_blanks_before(text)) {
     if (c == '\r' || (c == '\n' && (out.empty() || out.back() == '\n'))) continue;
-    out += c;
+    if (c == '>' && out.ends_with("--")) out.pop_back();
+    if (has_marks && c == '&') {
+      out += "&amp;";
+    } else if (has_marks && c == '<') {
+      out += "&lt;";
+    } else {
+      out += c;
+    }
   }
   return out;
 }
@@ -38,7 +46,7 @@ std::string cues(const Transcript& transcript, char point, bool are_numbered) {
   for (const Segment& segment : transcript.segments) {
     if (are_numbered) out += fmt::format("{}\n", ++number);
     out += fmt::format("{} --> {}\n{}\n\n", time_text(segment.begin_s, point),
-                       time_text(segment.end_s, point), cue_text(segment.text));
+                       time_text(segment.end_s, point), cue_text(segment.text, !are_numbered));
   }
   return out;
 }

@@ -15,25 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 namespace pelton::weights {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Closes what it holds.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  const int number_;
-};
 
 }  // namespace
 
@@ -89,9 +76,9 @@ Result<void> ChunkFolder::make_files() {
     const fs::path path = fs::path(folder_) / file.path;
     std::error_code failed;
     fs::create_directories(path.parent_path(), failed);
-    const Descriptor made(
+    const base::Descriptor made(
         ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
-    if (made.number() >= 0 && ::ftruncate(made.number(), file.bytes) == 0) continue;
+    if (made.get() >= 0 && ::ftruncate(made.get(), file.bytes) == 0) continue;
     return Error{ErrorCode::kIo,
                  fmt::format("{}: cannot create: {}", path.string(), std::strerror(errno))};
   }
@@ -101,9 +88,9 @@ Result<void> ChunkFolder::make_files() {
 Result<void> ChunkFolder::check_file_chunk(size_t i) {
   const Chunk& chunk = chunks_[i];
   TRY_ASSIGN(const int number, open_file(chunk, O_RDONLY));
-  const Descriptor file(number);
+  const base::Descriptor file(number);
   TRY_ASSIGN(const std::string digest,
-             digest_of_range(file.number(), chunk.offset, chunk.bytes, folder_));
+             digest_of_range(file.get(), chunk.offset, chunk.bytes, folder_));
   if (digest == weights::digest_of(manifest_, chunk)) states_[i] = State::kThere;
   return {};
 }
@@ -180,11 +167,11 @@ Error ChunkFolder::io_error(const Chunk& chunk, const char* what) const {
 Result<size_t> ChunkFolder::read(int chunk, int64_t offset, std::span<char> into) const {
   const Chunk& one = chunks_[static_cast<size_t>(chunk)];
   TRY_ASSIGN(const int number, open_file(one, O_RDONLY));
-  const Descriptor file(number);
+  const base::Descriptor file(number);
   const size_t wanted = std::min(into.size(), static_cast<size_t>(one.bytes - offset));
   size_t done = 0;
   while (done < wanted) {
-    const ssize_t got = ::pread(file.number(), into.data() + done, wanted - done,
+    const ssize_t got = ::pread(file.get(), into.data() + done, wanted - done,
                                 one.offset + offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io_error(one, "read");
@@ -198,9 +185,9 @@ Result<void> ChunkFolder::write(int chunk, std::string_view bytes) {
   const Chunk& one = chunks_[static_cast<size_t>(chunk)];
   CHECK(static_cast<int64_t>(bytes.size()) == one.bytes);
   TRY_ASSIGN(const int number, open_file(one, O_WRONLY | O_NOFOLLOW));
-  const Descriptor file(number);
+  const base::Descriptor file(number);
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t put = ::pwrite(file.number(), bytes.data() + done, bytes.size() - done,
+    const ssize_t put = ::pwrite(file.get(), bytes.data() + done, bytes.size() - done,
                                  one.offset + static_cast<int64_t>(done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return io_error(one, "write");
@@ -220,8 +207,9 @@ Result<void> ChunkFolder::sync() const {
     }
   }
   for (const std::string& path : paths) {
-    const Descriptor one(::openat(descriptor_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (one.number() >= 0 && ::fsync(one.number()) == 0) continue;
+    const base::Descriptor one(
+        ::openat(descriptor_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (one.get() >= 0 && ::fsync(one.get()) == 0) continue;
     return Error{ErrorCode::kIo,
                  fmt::format("{}/{}: cannot sync: {}", folder_, path, std::strerror(errno))};
   }
