@@ -33,29 +33,73 @@ struct Whole {
   bool is_ahead = false;
 };
 
+// A log as it lies there, with its head.
+struct Lying {
+  std::string text;
+  std::string head;  // empty: there is none, as of files that were put aside
+
+  bool operator==(const Lying&) const = default;
+};
+Result<Lying> read_log(const std::string& file, bool has_head) {
+  Lying lying;
+  TRY_ASSIGN(lying.text, base::read_file(file, kFileBytesMax));
+  if (!has_head) return lying;
+  const Result<std::string> head = base::read_file(file + ".head", kFileBytesMax);
+  if (!head.ok() || head->empty()) {
+    return fault_of(file, {.line = 0, .what = "its head is missing"});
+  }
+  lying.head = *head;
+  return lying;
+}
+
+// Behind `whole`, which has the files before.
+Result<void> add_file(const std::string& file, const Lying& lying, const std::string& key,
+                      Whole& whole) {
+  access::AuditProof proof{.before = whole.end};
+  if (!lying.head.empty()) {
+    const Result<access::AuditHead> head = access::read_audit_head(lying.head, key);
+    if (!head.ok()) return fault_of(file + ".head", {.line = 0, .what = head.error().message});
+    proof.head = *head;
+  }
+  const access::AuditVerdict verdict = access::verify_audit(lying.text, key, proof, &whole.lines);
+  if (verdict.fault) return fault_of(file, *verdict.fault);
+  whole.end = verdict.end;
+  whole.is_ahead = verdict.is_ahead;
+  return {};
+}
+
+// The last one may be written just now: what is no fault of the next reading was none.
+Result<void> add_last_file(const std::string& file, const std::string& key, Whole& whole) {
+  Lying before;
+  for (;;) {
+    TRY_ASSIGN(Lying now, read_log(file, true));
+    Whole tried = whole;
+    const Result<void> added = add_file(file, now, key, tried);
+    if (!added.ok() && now != before) {
+      before = std::move(now);
+      continue;
+    }
+    if (added.ok()) whole = std::move(tried);
+    return added;
+  }
+}
+
 Result<Whole> read_whole(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string key, read_secret_file(arguments, "--key-file"));
   const std::vector<std::string> files = arguments.list("FILE");
   const std::string noted = arguments.has("--noted") ? arguments.text("--noted") : "";
   Whole whole;
-  bool has_noted = noted.empty();
   for (const std::string& file : files) {
-    TRY_ASSIGN(const std::string text, base::read_file(file, kFileBytesMax));
-    access::AuditProof proof{.before = whole.end};
-    // Of files that were put aside the next one's first line says that they are whole.
     if (&file == &files.back()) {
-      const Result<std::string> head = base::read_file(file + ".head", kFileBytesMax);
-      if (!head.ok()) return fault_of(file, {.line = 0, .what = "its head is missing"});
-      const Result<access::AuditHead> read = access::read_audit_head(*head, key);
-      if (!read.ok()) return fault_of(file + ".head", {.line = 0, .what = read.error().message});
-      proof.head = *read;
+      TRY(add_last_file(file, key, whole));
+    } else {  // the next one's first line says that it is whole
+      TRY_ASSIGN(const Lying lying, read_log(file, false));
+      TRY(add_file(file, lying, key, whole));
     }
-    const access::AuditVerdict verdict = access::verify_audit(text, key, proof, &whole.lines);
-    if (verdict.fault) return fault_of(file, *verdict.fault);
-    whole.end = verdict.end;
-    whole.is_ahead = verdict.is_ahead;
   }
-  for (const access::AuditLine& line : whole.lines) has_noted = has_noted || line.hash == noted;
+  const bool has_noted =
+      noted.empty() ||
+      std::ranges::find(whole.lines, noted, &access::AuditLine::hash) != whole.lines.end();
   if (has_noted) return whole;
   return fault_of(files.back(),
                   {.line = 0,

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,25 +48,33 @@ Result<void> write_all(int descriptor, std::string_view bytes, const std::string
   return {};
 }
 
+// To be appended to, by this process only; the caller's to close.
+Result<int> open_alone(const std::string& file) {
+  base::Descriptor opened(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!opened.ok()) return io_error(file, "open");
+  if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) return opened.release();
+  if (errno != EWOULDBLOCK) return io_error(file, "lock");
+  return Error{ErrorCode::kBadConfig, file + ": another process writes it", "audit-log"};
+}
+
 struct Found {
   AuditHead end;
-  int64_t bytes = 0;  // of whole lines
+  int64_t bytes = 0;          // of whole lines
+  bool is_put_aside = false;  // just now: the file is another one
 };
 
 // Where the file begins and ends, and that its head says so, too.
 Result<Found> look_at(const AuditLog::Options& options, base::Log& log) {
   const std::string& file = options.file;
   const Result<std::string> head_text = base::read_file(file + ".head", 4096);
-  Result<std::string> text = base::read_file(file, kFileBytesMax);
-  const bool has_file = text.ok();
-  if (!has_file && text.error().code != ErrorCode::kNotFound) return text.error();
+  TRY_ASSIGN(std::string whole, base::read_file(file, kFileBytesMax));
   if (!head_text.ok()) {
-    if (has_file && !text->empty()) return not_whole(file, "its head is missing");
+    if (!whole.empty()) return not_whole(file, "its head is missing");
     return Found{};
   }
   const Result<AuditHead> head = read_audit_head(*head_text, options.key);
   if (!head.ok()) return not_whole(file + ".head", head.error().message);
-  std::string whole = has_file ? *std::move(text) : std::string();
   const size_t end = whole.rfind('\n');
   const size_t torn = whole.size() - (end == std::string::npos ? 0 : end + 1);
   whole.resize(whole.size() - torn);
@@ -77,25 +86,34 @@ Result<Found> look_at(const AuditLog::Options& options, base::Log& log) {
   if (whole.empty() && head->number > 0 && !is_put_aside) {
     return not_whole(file, "its lines are missing");
   }
-  if (whole.empty()) return found;
+  const auto take_out_torn = [&]() -> Result<void> {
+    if (torn == 0) return {};
+    log.warning(fmt::format("{}: a line that was not ended is taken out", file));
+    if (::truncate(file.c_str(), found.bytes) != 0) return io_error(file, "truncate");
+    return {};
+  };
+  if (whole.empty()) {
+    TRY(take_out_torn());
+    return found;
+  }
   AuditHead begins = *head;
   const Result<AuditLine> first = read_audit_line(whole.substr(0, whole.find('\n')), options.key);
   if (!first.ok()) return not_whole(file, "line 1: " + first.error().message);
   const bool is_due = is_put_aside && first->number < head->first;
   if (is_due) begins.first = first->number;
-  const AuditVerdict verdict = verify_audit(whole, options.key, {.head = begins}, nullptr);
+  AuditProof proof;
+  proof.head = begins;
+  const AuditVerdict verdict = verify_audit(whole, options.key, proof, nullptr);
   if (verdict.fault) {
     return not_whole(file, fmt::format("line {}: {}", verdict.fault->line, verdict.fault->what));
   }
+  TRY(take_out_torn());
   if (is_due) {
     const std::string aside = fmt::format("{}.{}", file, first->number);
     if (::rename(file.c_str(), aside.c_str()) != 0) return io_error(aside, "rename to");
     found.bytes = 0;
+    found.is_put_aside = true;
     return found;
-  }
-  if (torn > 0) {
-    log.warning(fmt::format("{}: a line that was not ended is taken out", file));
-    if (::truncate(file.c_str(), found.bytes) != 0) return io_error(file, "truncate");
   }
   found.end.number = verdict.end.number;
   found.end.hash = verdict.end.hash;
@@ -113,16 +131,19 @@ AuditLog::AuditLog(Options options, const base::Clock& clock, base::Log& log, Au
 AuditLog::~AuditLog() {
   thread_.reset();
   flush(true);
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options, const base::Clock& clock,
                                                  base::Log& log) {
+  // Nobody else writes what is looked at.
+  TRY_ASSIGN(const int opened, open_alone(options.file));
+  base::Descriptor file(opened);
   TRY_ASSIGN(const Found found, look_at(options, log));
   std::unique_ptr<AuditLog> audit(new AuditLog(std::move(options), clock, log, found.end));
   audit->bytes_ = found.bytes;
-  TRY(audit->reopen());
-  TRY(audit->write_head());
+  audit->file_.reset(file.release());
+  if (found.is_put_aside) TRY(audit->reopen());
+  TRY(audit->write_head(audit->chain_));
   audit->thread_ = std::make_unique<base::PeriodicThread>(
       base::PeriodicThread::Options{.name = "pelton-audit", .interval = kFlush},
       [raw = audit.get()] { raw->flush(false); });
@@ -130,65 +151,79 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options, const base::Cl
 }
 
 Result<void> AuditLog::reopen() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ =
-      ::open(options_.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor_ < 0) return io_error(options_.file, "open");
+  TRY_ASSIGN(const int opened, open_alone(options_.file));
+  file_.reset(opened);
   return {};
 }
 
-// Another name's text takes its place at once, and both are on the disk.
-Result<void> AuditLog::write_head() {
+// Another name's text takes its place at once, and both are on the disk. An error: the head is as
+// it was.
+Result<void> AuditLog::write_head(const AuditChain& chain) {
   const std::string file = options_.file + ".head";
   const std::string fresh = file + ".new";
-  const int descriptor =
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor < 0) return io_error(fresh, "open");
-  const Result<void> written = write_all(descriptor, chain_.head_text(), fresh);
-  ::close(descriptor);
-  TRY(written);
+  const base::Descriptor head(
+      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!head.ok()) return io_error(fresh, "open");
+  TRY(write_all(head.get(), chain.head_text(), fresh));
   if (::rename(fresh.c_str(), file.c_str()) != 0) return io_error(file, "rename into place");
   const std::string folder = std::filesystem::path(file).parent_path().string();
-  const int parent = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY);
-  if (parent < 0) return io_error(file, "open the folder of");
-  const bool is_kept = ::fsync(parent) == 0;
-  ::close(parent);
-  if (!is_kept) return io_error(file, "write");
+  const base::Descriptor parent(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // It is there, if perhaps not after a loss of power: then one line is more than it says.
+  if (!parent.ok() || ::fsync(parent.get()) != 0) {
+    log_.warning(io_error(file, "sync the folder of").message);
+  }
   return {};
 }
 
 // The head says so first: whoever ends between the two is about to put it aside.
 Result<void> AuditLog::begin_file() {
   const std::string aside = fmt::format("{}.{}", options_.file, chain_.head().first);
-  chain_.begin_file();
-  TRY(write_head());
-  if (::rename(options_.file.c_str(), aside.c_str()) != 0) return io_error(aside, "rename to");
+  AuditChain next = chain_;
+  next.begin_file();
+  TRY(write_head(next));
+  if (::rename(options_.file.c_str(), aside.c_str()) != 0) {
+    const Error failed = io_error(aside, "rename to");
+    TRY(write_head(chain_));
+    return failed;
+  }
+  chain_.go_on(next.head());
   bytes_ = 0;
   return reopen();
 }
 
-// What was written of a line whose writing failed is taken out again: the next one follows the one
-// before.
+// What was written of a line whose writing failed, or whose head's, is taken out again: the next
+// one follows the one before.
 Result<void> AuditLog::append(const AuditEvent& event) {
   if (bytes_ >= options_.bytes_max) TRY(begin_file());
   AuditChain next = chain_;
   const std::string line = next.append(event);
-  if (const Result<void> written = write_all(descriptor_, line, options_.file); !written.ok()) {
-    if (::ftruncate(descriptor_, bytes_) != 0)
+  Result<void> written = write_all(file_.get(), line, options_.file);
+  if (written.ok()) written = write_head(next);
+  if (!written.ok()) {
+    if (::ftruncate(file_.get(), bytes_) != 0)
       log_.error(io_error(options_.file, "truncate").message);
     return written;
   }
   bytes_ += static_cast<int64_t>(line.size());
   chain_.go_on(next.head());
-  return write_head();
+  return {};
 }
 
 bool AuditLog::note(AuditEvent event) {
   event.at = base::utc_time(clock_.unix_ms());
   std::lock_guard lock(mutex_);
-  const Result<void> written = append(event);
+  Result<void> written;
+  if (lost_ > 0) {
+    written = append({.at = event.at,
+                      .what = "lost",
+                      .result = fmt::format("{} lines before this one were not written", lost_)});
+    if (written.ok()) lost_ = 0;
+  }
+  if (written.ok()) written = append(event);
   if (written.ok()) return true;
-  if (failures_++ == 0) log_.error("the audit log is not written: " + written.error().message);
+  if (lost_++ == 0) log_.error("the audit log is not written: " + written.error().message);
+  ++failures_;
   return false;
 }
 

@@ -1,12 +1,14 @@
 #include "access/audit_log.h"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -129,6 +131,58 @@ TEST_F(AuditLogTest, OneThatIsNotWholeIsNotGoneOnWith) {
   // A line that its writer had begun when it ended is none.
   EXPECT_FALSE(refused(text + "{\"n\":5,\"at\"", head));
   EXPECT_EQ(*base::read_file(file()), text);
+  const std::string none = AuditChain(std::string(kKey), {}).head_text();
+  EXPECT_FALSE(refused("{\"n\":1,\"at\"", none));
+  EXPECT_EQ(*base::read_file(file()), "") << "nor is the first one";
+}
+
+// Else two processes' lines would each follow the same one.
+TEST_F(AuditLogTest, IsOneProcesss) {
+  const auto audit = open();
+  ASSERT_TRUE(audit.ok());
+  const auto other = open();
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message.find("another process"), std::string::npos);
+}
+
+// A full disk, as the system says it.
+TEST_F(AuditLogTest, LinesThatCouldNotBeWrittenAreCounted) {
+  auto audit = open();
+  ASSERT_TRUE(audit.ok());
+  EXPECT_TRUE((*audit)->note({.what = "first"}));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit less = before;
+  less.rlim_cur = std::filesystem::file_size(file()) + 10;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &less), 0);
+  EXPECT_FALSE((*audit)->note({.what = "lost"}));
+  EXPECT_FALSE((*audit)->note({.what = "lost"}));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, ignored);
+  EXPECT_TRUE((*audit)->note({.what = "last"}));
+  EXPECT_EQ((*audit)->failures(), 2);
+  EXPECT_FALSE(verify(file(), {}, true).fault);
+  ASSERT_EQ(seen_.size(), 3u);
+  EXPECT_EQ(seen_[1].event.result, "2 lines before this one were not written");
+  EXPECT_EQ(seen_[2].event.what, "last");
+}
+
+// Two of them would be a log that its head does not fit.
+TEST_F(AuditLogTest, ALineWhoseHeadCannotBeWrittenIsTakenOutAgain) {
+  {
+    auto audit = open();
+    ASSERT_TRUE(audit.ok());
+    EXPECT_TRUE((*audit)->note({.what = "first"}));
+    const std::string in_the_way = file() + ".head.new";
+    std::filesystem::create_directory(in_the_way);
+    EXPECT_FALSE((*audit)->note({.what = "lost"}));
+    EXPECT_FALSE((*audit)->note({.what = "lost"}));
+    EXPECT_FALSE(verify(file(), {}, true).fault);
+    EXPECT_EQ(seen_.size(), 1u);
+    std::filesystem::remove(in_the_way);
+  }
+  EXPECT_TRUE(open().ok());
 }
 
 }  // namespace

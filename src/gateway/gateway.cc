@@ -332,20 +332,14 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!from.ok()) return refuse(api::api_error(from.error()));
   Asker asker = Asker::of(config, *caller.principal);
   const Result<std::string> region = region_asked(config, asker, request.headers, *from);
-  if (!region.ok()) {
-    note_refused_region(*caller.principal, request, "403 region_not_allowed");
-    return refuse(region_not_allowed(region.error()));
-  }
+  if (!region.ok()) return refuse(noted(request, asker, region_not_allowed(region.error())));
   asker.region = *region;
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
   if (!routed && id) routed = route_by_id(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
-  if (routed->pool == nullptr) {
-    note_refused_region(*caller.principal, request, "503 no_worker");
-    return refuse(no_worker_in_region());
-  }
+  if (routed->pool == nullptr) return refuse(noted(request, asker, no_worker_in_region()));
   // What starts no replica is none of the demand either, wherever one is there to answer it.
   const bool wakes = wakes_a_replica(request);
   if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);

@@ -165,9 +165,8 @@ class Gateway {
              Caller caller, Comments comments);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
-  // Of residency: it is sent to no worker.
-  void note_refused_region(const access::Principal& principal, const net::HttpRequest& request,
-                           std::string_view result);
+  // A line of the audit log: where it must stay it is sent to no worker. Gives the refusal back.
+  api::ApiError noted(const net::HttpRequest& request, const Asker& asker, api::ApiError refusal);
   std::string request_id_of(const net::HttpRequest& request);
   uint64_t draw();
   Config config() const;

@@ -216,7 +216,8 @@ class Relay final : public WorkerListener,
   void note_said(int64_t now_ns);
   void note_over(ArmFigures::Outcome outcome, int status);  // 0: its client has heard none
   void change_pool(std::string pool);
-  void note_refused_region() const;  // no worker is there where it must stay
+  // No worker has taken it where it must stay.
+  void note_refused_region(std::string_view result) const;
   void note_rollout(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void record_request(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);

@@ -160,13 +160,16 @@ void Rollouts::note(const RolloutTicket& ticket, const RolloutTicket::End& end) 
   log_change(entry, before);
 }
 
-void Rollouts::audit(std::string_view who, std::string_view what, const Entry& entry,
-                     std::string_view result) const {
+void Rollouts::audit(const Entry& entry) const {
   if (!options_.on_event) return;
-  options_.on_event({.who = std::string(who),
-                     .what = fmt::format("roll-out {}", what),
-                     .target = entry.rollout->plan().name,
-                     .result = std::string(result)});
+  const RolloutState& state = entry.rollout->state();
+  const RolloutPlan& plan = entry.rollout->plan();
+  options_.on_event({.who = "the gateway",
+                     .what = fmt::format("roll-out {}", rollout_phase_name(state.phase)),
+                     .target = plan.name,
+                     .result = state.reason.empty()
+                                   ? fmt::format("{:.12g} %", plan.shares[state.step] * 100)
+                                   : fmt::format("{}: {}", state.reason, state.why)});
 }
 
 void Rollouts::log_change(const Entry& entry, const RolloutState& before) {
@@ -174,9 +177,7 @@ void Rollouts::log_change(const Entry& entry, const RolloutState& before) {
   if (state.phase == before.phase && state.step == before.step) return;
   is_changed_ = true;
   const RolloutPlan& plan = entry.rollout->plan();
-  audit("the gateway", rollout_phase_name(state.phase), entry,
-        state.reason.empty() ? fmt::format("{:.12g} %", plan.shares[state.step] * 100)
-                             : fmt::format("{}: {}", state.reason, state.why));
+  audit(entry);
   if (state.phase == RolloutPhase::kTakenBack) {
     options_.log.warning(fmt::format("roll-out '{}': the arm '{}' is taken back ({}) {}", plan.name,
                                      plan.arm, state.reason, state.why));
@@ -199,7 +200,6 @@ Result<void> Rollouts::command(std::string_view name, RolloutCommand command,
     }
     const RolloutState before = found->second.rollout->state();
     TRY(found->second.rollout->command(command));
-    audit(who, rollout_command_name(command), found->second, "done");
     options_.log.info(
         fmt::format("roll-out '{}': {}, by {}", name, rollout_command_name(command), who));
     log_change(found->second, before);

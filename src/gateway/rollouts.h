@@ -53,7 +53,7 @@ class Rollouts {
  public:
   struct Options {
     std::function<bool(const std::string& pool)> has_workers;
-    // Of commands, verdicts and steps, for the audit log.
+    // Of verdicts and steps, for the audit log; who gives a command notes it himself.
     std::function<void(const access::AuditEvent& event)> on_event = {};
     const base::Clock& clock;
     base::Log& log;
@@ -121,8 +121,7 @@ class Rollouts {
   std::vector<SavedRollout> saved() const;  // mutex_ is held, as for the next ones
   SavedRollouts read_file(const std::string& file) const;
   void log_change(const Entry& entry, const RolloutState& before);
-  void audit(std::string_view who, std::string_view what, const Entry& entry,
-             std::string_view result) const;
+  void audit(const Entry& entry) const;
   void turn();
   void write();
 
