@@ -7,6 +7,7 @@
 #include "apps/console_flags.h"
 #include "apps/listener_flags.h"
 #include "net/url.h"
+#include "server/audited_requests.h"
 
 namespace pelton::apps {
 
@@ -33,7 +34,8 @@ std::vector<Flag> admin_flags() {
 }
 
 Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
-                                 std::shared_ptr<const net::TlsIdentity> tls) {
+                                 std::shared_ptr<const net::TlsIdentity> tls,
+                                 access::AuditLog* audit) {
   if (!arguments.has("--admin-port")) return {};
   open_console(arguments, tls != nullptr);
   if (arguments.has("--no-admin-tls")) tls = nullptr;
@@ -48,7 +50,8 @@ Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
                                .hosts = hosts.at(host_),
                                .tls = std::move(tls),
                                .body_bytes_max = server::AdminServer::kBodyBytesMax},
-      [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+      [this, audit](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+        exchange = server::audited_command(request, exchange, "an operator", audit);
         if (console_ != nullptr && console_->handle(request, exchange)) return;
         admin_.handle(request, exchange);
       },

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "access/audit_log.h"
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "net/http_server.h"
@@ -23,8 +24,9 @@ class AdminListener {
       : services_(parts.services), public_(parts.listener), admin_(std::move(parts)), log_(log) {}
 
   // `tls`: null without. Of several replicas each has a port of its own (listener_flags.h).
+  // `audit`: null: none is kept; it outlives this.
   Result<void> open(const cli::Arguments& arguments, int replica,
-                    std::shared_ptr<const net::TlsIdentity> tls);
+                    std::shared_ptr<const net::TlsIdentity> tls, access::AuditLog* audit);
   // Before what it reports on goes away.
   void close();
 

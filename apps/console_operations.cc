@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "access/audited_exchange.h"
 #include "api/error.h"
 #include "base/json_writer.h"
 #include "console/pages.h"
@@ -21,10 +22,6 @@ constexpr std::string_view kSession = "/console/session";
 constexpr std::string_view kConfig = "/console/config";
 constexpr std::string_view kWorkers = "/console/workers/";
 constexpr std::string_view kRollouts = "/console/rollouts/";
-
-std::string_view address_of(const net::HttpRequest& request) {
-  return std::string_view(request.remote).substr(0, request.remote.rfind(':'));
-}
 
 net::HttpResponse refusal(const api::ApiError& error) {
   return net::json_response(api::error_body(error), error.status);
@@ -101,7 +98,7 @@ std::variant<console::Sessions::Account, net::HttpResponse> ConsoleOperations::a
                     : is_own               ? "refused: without the session's token"
                                            : "refused: another page",
           .who = whose ? std::string_view(whose->name) : std::string_view(),
-          .from = address_of(request)});
+          .from = access::address_of(request)});
   }
   return who;
 }
@@ -124,7 +121,8 @@ net::HttpResponse ConsoleOperations::configure(const net::HttpRequest& request) 
           .target = {},
           .result = result_of(response.status),
           .who = name,
-          .from = address_of(request)});
+          .from = access::address_of(request),
+          .is_kept = true});
   }
   return response;
 }
@@ -147,7 +145,7 @@ net::HttpResponse ConsoleOperations::command(const net::HttpRequest& request) {
         .target = worker,
         .result = is_known ? "done" : "no such worker",
         .who = std::get<console::Sessions::Account>(who).name,
-        .from = address_of(request)});
+        .from = access::address_of(request)});
   if (is_known) return net::json_response("{}");
   return refusal({.status = 404,
                   .message = fmt::format("no worker is named '{}'", worker),
@@ -178,7 +176,7 @@ net::HttpResponse ConsoleOperations::command_rollout(const net::HttpRequest& req
                   : response.status == 404 ? "no such roll-out"
                                            : "refused: it is over",
         .who = operator_name,
-        .from = address_of(request)});
+        .from = access::address_of(request)});
   return response;
 }
 
@@ -199,7 +197,23 @@ bool ConsoleOperations::may_log_stranger() {
   return ++strangers_ <= kLinesMax;
 }
 
+// What was done waits for the disk.
+void ConsoleOperations::keep(const Event& event) {
+  if (gateway_.audit() == nullptr || event.is_kept) return;
+  access::AuditEvent line{.who = std::string(event.who),
+                          .from = std::string(event.from),
+                          .what = std::string(event.what),
+                          .target = std::string(event.target.substr(0, kTargetMax)),
+                          .result = std::string(event.result)};
+  if (event.result == "done") {
+    gateway_.audit()->note(std::move(line));
+  } else {
+    gateway_.audit()->note_often(line);
+  }
+}
+
 void ConsoleOperations::note(const Event& event) {
+  keep(event);
   if (event.who.empty() && !may_log_stranger()) return;
   std::string target(event.target.substr(0, kTargetMax));
   for (char& c : target) {

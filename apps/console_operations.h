@@ -1,7 +1,7 @@
 // What an operator does from a gateway's console, once he has signed in with his key: commands to
 // workers and roll-outs, and another configuration. Each command is a line of the log that begins
-// with "audit: " (of strangers' some, and their number); the last kLines of those who had signed in
-// are shown on the page Fleet.
+// with "audit: " (of strangers' some, and their number), and one of the audit log, if there is one;
+// the last kLines of those who had signed in are shown on the page Fleet.
 //
 //   /console/session                          console/sessions.h
 //   POST /console/workers/NAME/drain, undrain, eject, restore
@@ -51,6 +51,7 @@ class ConsoleOperations {
     std::string_view result;
     std::string_view who;
     std::string_view from;
+    bool is_kept = false;  // in the audit log, with more words
   };
   net::HttpResponse command(const net::HttpRequest& request);
   net::HttpResponse command_rollout(const net::HttpRequest& request);
@@ -60,6 +61,7 @@ class ConsoleOperations {
                                                                     std::string_view what,
                                                                     std::string_view target);
   void note(const Event& event);
+  void keep(const Event& event);
 
   gateway::Gateway& gateway_;
   GatewayReload* const reload_;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/fleet_admin.h"
 #include "apps/input.h"
 #include "apps/verbs.h"
 #include "base/json.h"
@@ -20,13 +21,6 @@ using cli::Flag;
 
 constexpr std::chrono::seconds kAnswerMax{10};
 constexpr std::chrono::seconds kErasedMax{70};  // workers have a minute for it
-
-Flag admin_flag() {
-  return {.name = "--admin",
-          .value = "URL",
-          .help = "the gateway's admin listener, as it prints it",
-          .default_text = "http://127.0.0.1:8091"};
-}
 
 cli::Positional name_positional() {
   return {.name = "NAME", .help = "a worker, as `fleet ls` names it"};
@@ -408,6 +402,13 @@ cli::Verb command_verb(std::string word, std::string summary) {
 
 }  // namespace
 
+Flag admin_flag() {
+  return {.name = "--admin",
+          .value = "URL",
+          .help = "the gateway's admin listener, as it prints it",
+          .default_text = "http://127.0.0.1:8091"};
+}
+
 std::vector<cli::Verb> fleet_verbs() {
   std::vector<cli::Verb> verbs;
   verbs.push_back({.name = "fleet ls",
@@ -463,6 +464,7 @@ std::vector<cli::Verb> fleet_verbs() {
                               .help = "only if it is still the one that `config get` showed"}},
                    .examples = {"pelton fleet config put gateway.toml"},
                    .run = config_put});
+  for (cli::Verb& verb : fleet_apply_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(rollouts_verb());
   verbs.push_back(rollout_verb());
   verbs.push_back(role_verb());

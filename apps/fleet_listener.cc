@@ -175,7 +175,7 @@ Result<std::string> fleet_salt_secret(const cli::Arguments& arguments) {
 }
 
 Result<void> FleetListener::open(const cli::Arguments& arguments, int replica, int http_threads,
-                                 const server::FaultInjection& faults) {
+                                 const server::FaultInjection& faults, access::AuditLog* audit) {
   if (!arguments.has("--fleet-port")) return {};
   host_ = arguments.text("--fleet-host");
   server::FleetServer::Options options{
@@ -188,7 +188,8 @@ Result<void> FleetListener::open(const cli::Arguments& arguments, int replica, i
       .role = cluster::worker_role_named(arguments.text("--fleet-role"))
                   .value_or(cluster::WorkerRole::kBoth),
       .keys = {},
-      .faults = &faults};
+      .faults = &faults,
+      .audit = audit};
   if (arguments.has("--fleet-key-file")) {
     Result<cluster::FleetKey> key = cluster::FleetKey::read(arguments.text("--fleet-key-file"));
     if (!key.ok()) {

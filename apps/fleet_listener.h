@@ -35,9 +35,9 @@ class FleetListener {
   // Both outlive it.
   FleetListener(server::Server& server, base::Log& log) : server_(server, log), log_(log) {}
 
-  // `faults` outlives it.
+  // `faults` outlives it, and `audit`; null: none is kept.
   Result<void> open(const cli::Arguments& arguments, int replica, int http_threads,
-                    const server::FaultInjection& faults);
+                    const server::FaultInjection& faults, access::AuditLog* audit);
   // No gateway is to find it any more; those that know it hear that it drains.
   void leave() { registrar_.reset(); }
   void close(std::chrono::milliseconds grace) { server_.close(grace); }

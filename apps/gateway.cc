@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "access/audit_log.h"
+#include "apps/audit_flags.h"
 #include "apps/chains_flags.h"
 #include "apps/computed_pages.h"
 #include "apps/console_flags.h"
@@ -29,6 +31,7 @@
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
 #include "console/pages.h"
+#include "gateway/admin_audit.h"
 #include "gateway/config_text.h"
 #include "gateway/grpc_listener.h"
 #include "net/http_server.h"
@@ -71,10 +74,11 @@ struct Answering {
 };
 
 void answer_operator(const Answering& with, const net::HttpRequest& request,
-                     const std::shared_ptr<net::Exchange>& exchange) {
+                     std::shared_ptr<net::Exchange> exchange) {
+  exchange = gateway::audited(request, exchange, with.gateway.audit());
   if (with.console != nullptr && with.console->handle(request, exchange)) return;
   if (with.computed.handle(request, exchange)) return;
-  if (request.path == "/v1/config" || request.path == "/v1/config/state") {
+  if (request.path == "/v1/config" || request.path.starts_with("/v1/config/")) {
     return exchange->send(with.reload.answer(request));
   }
   if (with.scaling != nullptr && request.path == "/v1/autoscaler") {
@@ -85,6 +89,7 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
   with.gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
     if (with.scaling != nullptr) with.scaling->add_metrics(text);
     if (with.chains != nullptr) with.chains->add_metrics(text);
+    add_audit_metrics(with.gateway.audit(), text);
   });
 }
 
@@ -185,11 +190,19 @@ Result<void> check_alone(const gateway::GatewayConfig& config) {
   return {};
 }
 
-// Null: none is kept.
-Result<std::unique_ptr<gateway::RequestLog>> open_requests(const cli::Arguments& arguments,
-                                                           base::Log& log) {
-  if (!arguments.has("--record-requests")) return std::unique_ptr<gateway::RequestLog>();
-  return gateway::RequestLog::open(arguments.text("--record-requests"), {}, log);
+// What is kept of what is asked and changed; null: none is.
+struct Kept {
+  std::unique_ptr<gateway::RequestLog> requests;
+  std::unique_ptr<access::AuditLog> audit;
+};
+Result<Kept> open_kept(const cli::Arguments& arguments, const base::Clock& clock, base::Log& log) {
+  Kept kept;
+  if (arguments.has("--record-requests")) {
+    TRY_ASSIGN(kept.requests,
+               gateway::RequestLog::open(arguments.text("--record-requests"), {}, log));
+  }
+  TRY_ASSIGN(kept.audit, open_audit(arguments, clock, log));
+  return kept;
 }
 
 // What is under way may end by itself for 'drain_seconds'; what has not then ends with an error
@@ -212,6 +225,14 @@ void stop_serving(gateway::Gateway& gateway, Listeners& listeners) {
   };
   if (listeners.grpc != nullptr) listeners.grpc->close(left());
   listeners.http->stop(left());
+}
+
+void note_oddities(const gateway::Gateway::Options& options, const gateway::GatewayConfig& config,
+                   base::Log& log) {
+  warn_of_root(log);
+  if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
+    log.info("limits of keys are this gateway's own: others are found by [etcd] only");
+  }
 }
 
 // On stdout: where it listens.
@@ -245,18 +266,15 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(check_chains(arguments));
   if (arguments.has("--capacity")) TRY(capacity::read_needs(arguments.text("--capacity")));
   const bool scales = arguments.has("--with-autoscaler");
-  const bool has_chat = has_console(arguments);
   if (scales) TRY(check_alone(config));
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
-  warn_of_root(log);
-  if (options.keys.have_limits() && config.etcd.endpoints.empty()) {
-    log.info("limits of keys are this gateway's own: others are found by [etcd] only");
-  }
-  TRY_ASSIGN(const std::unique_ptr<gateway::RequestLog> requests, open_requests(arguments, log));
-  options.requests = requests.get();
+  note_oddities(options, config, log);
+  TRY_ASSIGN(const Kept kept, open_kept(arguments, clock, log));
+  options.requests = kept.requests.get();
+  options.audit = kept.audit.get();
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   DemandSignal demand;
   DemandCount demand_count;
@@ -266,6 +284,7 @@ Result<void> run(const cli::Arguments& arguments) {
   };
   gateway::Gateway gateway(std::move(options), clock, log);
   GatewayReload reload(file, rules, config, std::move(texts), gateway, clock, log);
+  reload.audit_start();
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
     TRY_ASSIGN(scaling, GatewayScaling::make(config, arguments.text("--record-facts"), gateway,
@@ -288,7 +307,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                                   .chains = chains.get(),
                                                   .scaling = scaling.get(),
                                                   .console = console.get(),
-                                                  .has_chat = has_chat},
+                                                  .has_chat = has_console(arguments)},
                                                  log));
   if (scales) scaling->start();
   announce(listeners, config, log);
@@ -297,30 +316,37 @@ Result<void> run(const cli::Arguments& arguments) {
   stop_serving(gateway, listeners);
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
+  if (kept.audit != nullptr) kept.audit->note({.what = "stop", .target = file});
   return {};
 }
 
 // Files beside the configuration: what it keeps of what it hears, and what machines there are.
 std::vector<Flag> file_flags() {
-  return {{.name = "--capacity",
-           .value = "FILE",
-           .help = "machines, variants and demands, as docs/capacity.md has it: the console's page "
-                   "Capacity, and /v1/capacity at the admin listener",
-           .may_be_empty = false,
-           .only_with = {{"--config"}}},
-          {.name = "--record-facts",
-           .value = "FILE",
-           .help = "keep the facts that the autoscaler hears and what it decides, for pelton "
-                   "autoscale --replay; at 64 MiB it becomes FILE.1",
-           .may_be_empty = false,
-           .only_with = {{"--with-autoscaler"}}},
-          {.name = "--record-requests",
-           .value = "FILE",
-           .help = "keep when requests came, how long they were and what became of them, no "
-                   "text, for pelton simulate --requests; at 256 MiB it becomes FILE.1",
-           .may_be_empty = false,
-           .only_with = {{"--config"}},
-           .not_with = {{"--check"}, {"--print-config"}}}};
+  std::vector<Flag> flags =
+      audit_flags("changes of the configuration, operators' commands and refusals by residency");
+  flags.front().not_with = {{"--check"}, {"--print-config"}};
+  Flag own[] = {
+      {.name = "--capacity",
+       .value = "FILE",
+       .help = "machines, variants and demands, as docs/capacity.md has it: the console's page "
+               "Capacity, and /v1/capacity at the admin listener",
+       .may_be_empty = false,
+       .only_with = {{"--config"}}},
+      {.name = "--record-facts",
+       .value = "FILE",
+       .help = "keep the facts that the autoscaler hears and what it decides, for pelton "
+               "autoscale --replay; at 64 MiB it becomes FILE.1",
+       .may_be_empty = false,
+       .only_with = {{"--with-autoscaler"}}},
+      {.name = "--record-requests",
+       .value = "FILE",
+       .help = "keep when requests came, how long they were and what became of them, no "
+               "text, for pelton simulate --requests; at 256 MiB it becomes FILE.1",
+       .may_be_empty = false,
+       .only_with = {{"--config"}},
+       .not_with = {{"--check"}, {"--print-config"}}}};
+  for (Flag& flag : own) flags.push_back(std::move(flag));
+  return flags;
 }
 
 }  // namespace

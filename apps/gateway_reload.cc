@@ -1,11 +1,13 @@
 #include "apps/gateway_reload.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/audited_exchange.h"
 #include "api/error.h"
 #include "apps/input.h"
 #include "apps/listener_flags.h"
@@ -25,6 +28,8 @@
 #include "checkpoint/checkpoint.h"
 #include "cluster/block_names.h"
 #include "cluster/fleet_key.h"
+#include "gateway/config_changes.h"
+#include "gateway/config_edit.h"
 #include "gateway/config_text.h"
 #include "kv_transfer/peer_ticket.h"
 #include "net/json_response.h"
@@ -38,6 +43,11 @@ constexpr std::chrono::milliseconds kLook{1'000};
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
 constexpr size_t kSecretBytesMax = size_t{64} << 10;
 constexpr size_t kPemBytesMax = size_t{4} << 20;
+constexpr size_t kKeysBytesMax = size_t{1} << 24;
+constexpr std::string_view kObjects = "/v1/config/";
+// Of what there is one.
+constexpr std::array<std::string_view, 5> kTables = {"gateway", "autoscaler", "etcd", "kubernetes",
+                                                     "zones"};
 
 net::HttpResponse refusal(const api::ApiError& error) {
   return net::json_response(api::error_body(error), error.status);
@@ -93,6 +103,79 @@ api::ApiError from_a_page() {
           .type = "invalid_request_error",
           .param = {},
           .code = "forbidden_origin"};
+}
+
+// What is not as it was asked for, of one object.
+api::ApiError bad_edit(const Error& error) {
+  api::ApiError shown = bad_config(error);
+  if (error.code == ErrorCode::kIo) return api::api_error(error);
+  if (error.code == ErrorCode::kInvalidArgument) shown.code = "bad_object";
+  if (error.code != ErrorCode::kNotFound) return shown;
+  shown.status = 404;
+  shown.code = "object_not_found";
+  return shown;
+}
+
+Error no_object(const gateway::ConfigPlace& place) {
+  return {ErrorCode::kNotFound, fmt::format("the file has no {} {}", place.kind, place.name),
+          "name"};
+}
+
+// Of "/v1/config/pool/NAME", whose name may have slashes; none: there is no such kind.
+std::optional<gateway::ConfigPlace> place_of(std::string_view path) {
+  path.remove_prefix(kObjects.size());
+  const size_t slash = std::min(path.find('/'), path.size());
+  gateway::ConfigPlace place{.kind = std::string(path.substr(0, slash)),
+                             .name = std::string(path.substr(std::min(slash + 1, path.size())))};
+  const bool is_table = std::ranges::find(kTables, place.kind) != kTables.end();
+  if (is_table ? !place.name.empty() : !gateway::is_config_list(place.kind)) return std::nullopt;
+  return place;
+}
+
+void write_changes(base::JsonWriter& w, const std::string& before, const std::string& after) {
+  w.key("changes").begin_array();
+  const auto changes = gateway::config_changes(before, after);
+  for (size_t i = 0; changes.ok() && i < changes->size(); ++i) {
+    const gateway::ConfigChange& one = (*changes)[i];
+    w.begin_object().key("change").string(gateway::how_name(one.how));
+    w.key("kind").string(one.kind).key("name").string(one.name).key("value").string(one.value);
+    w.end_object();
+  }
+  w.end_array();
+}
+
+// Of each line of a file of keys the first digits of its key's SHA-256, and what it says more.
+std::vector<std::string> keys_shown(const std::string& file) {
+  constexpr size_t kDigits = 12;
+  std::vector<std::string> shown;
+  if (file.empty()) return shown;
+  const Result<std::string> text = base::read_file(file, kKeysBytesMax);
+  for (size_t begin = 0; text.ok() && begin < text->size();) {
+    const size_t end = std::min(text->find('\n', begin), text->size());
+    const std::string_view line = std::string_view(*text).substr(begin, end - begin);
+    begin = end + 1;
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    const size_t over = std::min(line.find_first_of(" \t\r", first), line.size());
+    std::string rest(line.substr(over));
+    rest.resize(rest.find_last_not_of(" \t\r") + 1);
+    shown.push_back(base::sha256(line.substr(first, over - first)).substr(0, kDigits) + rest);
+  }
+  std::ranges::sort(shown);
+  return shown;
+}
+
+// "+ key 3fa1... acme rpm=5".
+void add_changed_keys(const std::vector<std::string>& before, const std::vector<std::string>& after,
+                      std::vector<std::string>& lines) {
+  const auto add = [&](const char* mark, const std::vector<std::string>& some,
+                       const std::vector<std::string>& others) {
+    std::vector<std::string> only;
+    std::ranges::set_difference(some, others, std::back_inserter(only));
+    for (const std::string& one : only) lines.push_back(fmt::format("{} key {}", mark, one));
+  };
+  add("-", before, after);
+  add("+", after, before);
 }
 
 Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolConfig& pool) {
@@ -209,8 +292,7 @@ Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etc
 namespace {
 
 Result<std::string> key_file(const std::string& file) {
-  constexpr size_t kBytesMax = size_t{1} << 24;
-  Result<std::string> text = base::read_file(file, kBytesMax);
+  Result<std::string> text = base::read_file(file, kKeysBytesMax);
   if (!text.ok()) return of_key("keys_file", text.error());
   return text;
 }
@@ -304,24 +386,59 @@ void GatewayReload::look() {
 void GatewayReload::reload(std::string_view why) {
   std::lock_guard lock(mutex_);
   read_ = stamps();
+  const std::string before = gateway_.effective_config();
   const Result<void> done = try_reload();
   note(why, done);
+  audit({.who = why,
+         .from = {},
+         .before = before,
+         .error = done.ok() ? std::string_view() : std::string_view(done.error().message)});
   if (done.ok()) return log_.info(fmt::format("{}: the configuration is read anew", why));
   gateway_.note_bad_reload();
   log_.error(fmt::format("{}: all stays as it was: {}", why, done.error().message));
 }
 
 net::HttpResponse GatewayReload::answer(const net::HttpRequest& request) {
-  if (request.method == "PUT" && request.path == "/v1/config") {
-    if (!request.headers.get("Origin").empty()) return refusal(from_a_page());
+  const bool is_state = request.path == "/v1/config/state";
+  const bool is_object = !is_state && request.path.starts_with(kObjects);
+  const bool changes =
+      !is_state && (request.method == "PUT" || (is_object && request.method == "DELETE"));
+  if (changes) {
+    if (!request.headers.get("Origin").empty()) {
+      audit_refusal("", access::address_of(request), from_a_page());
+      return refusal(from_a_page());
+    }
     return replace(request, "an operator");
   }
   if (request.method != "GET" && request.method != "HEAD") {
     net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
-    refused.headers.add("Allow", request.path == "/v1/config" ? "GET, HEAD, PUT" : "GET, HEAD");
+    refused.headers.add("Allow", is_state    ? "GET, HEAD"
+                                 : is_object ? "GET, HEAD, PUT, DELETE"
+                                             : "GET, HEAD, PUT");
     return refused;
   }
-  return request.path == "/v1/config" ? read(request) : state();
+  if (is_state) return state();
+  return is_object ? read_objects(request) : read(request);
+}
+
+// Those of a kind, or one, as they stand in the file.
+net::HttpResponse GatewayReload::read_objects(const net::HttpRequest& request) const {
+  const std::optional<gateway::ConfigPlace> place = place_of(request.path);
+  if (!place) return refusal(api::not_found(request.method, request.path));
+  const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
+  if (!text.ok()) return refusal(api::api_error(text.error()));
+  const auto parts = gateway::config_parts(*text, file_);
+  if (!parts.ok()) return refusal(bad_edit(parts.error()));
+  net::HttpResponse response;
+  for (const gateway::ConfigPart& part : *parts) {
+    if (part.kind != place->kind || (!place->name.empty() && part.name != place->name)) continue;
+    if (!response.body.empty()) response.body += "\n";
+    response.body += gateway::own_text(part.text) + "\n";
+  }
+  if (response.body.empty() && !place->name.empty()) return refusal(bad_edit(no_object(*place)));
+  response.headers.add("Content-Type", "application/toml");
+  response.headers.add("ETag", etag_of(*text));
+  return response;
 }
 
 net::HttpResponse GatewayReload::read(const net::HttpRequest& request) const {
@@ -352,6 +469,51 @@ void GatewayReload::note(std::string_view why, const Result<void>& done) {
   last_.error = done.ok() ? "" : done.error().message;
 }
 
+// Of what is in force with all that its file leaves out: no key stands in it, only files that hold
+// some. Its digest says, after a new start, whether it is the one that was in force before.
+void GatewayReload::audit(const Change& change) {
+  if (gateway_.audit() == nullptr) return;
+  access::AuditEvent event{
+      .who = std::string(change.who),
+      .from = std::string(change.from),
+      .what = "configure",
+      .target = file_,
+      .result = change.error.empty() ? "done" : fmt::format("refused: {}", change.error)};
+  if (change.error.empty()) {
+    const std::string after = gateway_.effective_config();
+    const auto changes = gateway::config_changes(change.before, after);
+    if (!changes.ok()) event.detail.push_back("not to be named: " + changes.error().message);
+    if (changes.ok()) {
+      for (const gateway::ConfigChange& one : *changes) event.detail.push_back(change_text(one));
+    }
+    std::vector<std::string> keys = keys_shown(keys_file_);
+    add_changed_keys(keys_, keys, event.detail);
+    keys_ = std::move(keys);
+    event.detail.push_back("config " + base::sha256(after));
+  }
+  gateway_.audit()->note(std::move(event));
+}
+
+void GatewayReload::audit_refusal(std::string_view who, std::string_view from,
+                                  const api::ApiError& error) const {
+  if (gateway_.audit() == nullptr) return;
+  gateway_.audit()->note_often({.who = std::string(who),
+                                .from = std::string(from),
+                                .what = "configure",
+                                .target = file_,
+                                .result = fmt::format("refused: {} {}", error.status, error.code)});
+}
+
+void GatewayReload::audit_start() {
+  if (gateway_.audit() == nullptr) return;
+  std::lock_guard lock(mutex_);
+  keys_ = keys_shown(keys_file_);
+  gateway_.audit()->note({.what = "start",
+                          .target = file_,
+                          .result = fmt::format("version {}", kVersion),
+                          .detail = {"config " + base::sha256(gateway_.effective_config())}});
+}
+
 net::HttpResponse GatewayReload::state() const {
   std::string body;
   base::JsonWriter w(body);
@@ -371,7 +533,9 @@ net::HttpResponse GatewayReload::try_out(const std::string& text) {
   if (!keys_file_.empty() && config->keys_file.empty()) return refusal(bad_config(keys_gone()));
   std::string body;
   base::JsonWriter w(body);
-  w.begin_object().key("file").string(gateway::config_text(*config));
+  const std::string after = gateway::config_text(*config);
+  w.begin_object().key("file").string(after);
+  write_changes(w, gateway_.effective_config(), after);
   const std::vector<std::string_view> kept = gateway_.takes_new_start(*config);
   const Result<gateway::Gateway::Options> options = gateway_options(*std::move(config), texts_);
   if (!options.ok()) return refusal(bad_config(options.error()));
@@ -379,6 +543,17 @@ net::HttpResponse GatewayReload::try_out(const std::string& text) {
   for (const std::string_view key : kept) w.string(key);
   w.end_array().key("writable").boolean(is_writable()).end_object();
   return net::json_response(std::move(body));
+}
+
+// The whole file, as this request would have it.
+Result<std::string> GatewayReload::text_asked(const net::HttpRequest& request,
+                                              const Result<std::string>& before) const {
+  if (!request.path.starts_with(kObjects)) return request.body;
+  const std::optional<gateway::ConfigPlace> place = place_of(request.path);
+  if (!place) return Error{ErrorCode::kNotFound, "there is nothing of that kind", "kind"};
+  if (!before.ok()) return before.error();
+  if (request.method == "DELETE") return gateway::without_object(*before, file_, *place);
+  return gateway::with_object(*before, file_, *place, request.body);
 }
 
 net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
@@ -390,30 +565,52 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
   if (request.body.size() > kConfigBytesMax) {
     return refusal(bad_config({ErrorCode::kBadConfig, "it has more than 1 MiB", {}}));
   }
+  const std::string from = access::address_of(request);
   std::lock_guard lock(mutex_);
+  const auto refused = [&](const api::ApiError& error) {
+    if (dry_run != "true") audit_refusal(who, from, error);
+    return refusal(error);
+  };
   const Result<std::string> before = base::read_file(file_, kConfigBytesMax);
   const std::string_view wanted = request.headers.get("If-Match");
   if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) {
-    return refusal(changed_meanwhile());
+    return refused(changed_meanwhile());
   }
-  if (dry_run == "true") return try_out(request.body);
+  const Result<std::string> text = text_asked(request, before);
+  if (!text.ok()) return refused(bad_edit(text.error()));
+  return dry_run == "true" ? try_out(*text) : put_in_force(*text, who, from);
+}
+
+net::HttpResponse GatewayReload::put_in_force(const std::string& text, std::string_view who,
+                                              std::string_view from) {
+  const std::string before = gateway_.effective_config();
   // All that can fail comes before the file is another one.
-  Result<Read> read = read_whole(request.body);
+  Result<Read> read = read_whole(text);
   if (!read.ok()) {
     note(fmt::format("{}'s", who), read.error());
     gateway_.note_bad_reload();
+    audit({.who = who, .from = from, .before = before, .error = read.error().message});
     return refusal(bad_config(read.error()));
   }
-  if (const auto error = write_in_place(request.body)) {
+  if (const auto error = write_in_place(text)) {
     log_.warning(fmt::format("{}'s configuration: {}", who, error->message));
+    audit({.who = who, .from = from, .before = before, .error = error->code});
     return refusal(*error);
   }
   take(*std::move(read));
   note(fmt::format("{}'s", who), {});
   read_ = seen_ = stamps();
   log_.info(fmt::format("{} has replaced the configuration", who));
-  net::HttpResponse response = net::json_response("{}");
-  response.headers.add("ETag", etag_of(request.body));
+  audit({.who = who, .from = from, .before = before, .error = {}});
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object();
+  write_changes(w, before, gateway_.effective_config());
+  w.key("takes_new_start").begin_array();
+  for (const std::string& key : last_.takes_new_start) w.string(key);
+  w.end_array().end_object();
+  net::HttpResponse response = net::json_response(std::move(body));
+  response.headers.add("ETag", etag_of(text));
   return response;
 }
 

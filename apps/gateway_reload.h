@@ -45,12 +45,18 @@ class GatewayReload {
   // Any thread. `why`: as the log has it, "SIGHUP".
   void reload(std::string_view why);
 
+  // A line of the audit log, if one is kept: what it begins with.
+  void audit_start();
+
   // GET and PUT /v1/config of the operator's listener: the file's text, under an ETag that a PUT
   // may name in If-Match. A text that is wrong changes nothing (400 with its line), nor does one
   // where the file may not be written (409 config_not_writable); a right one
-  // replaces the file and is in force; with ?dry_run=true nothing is written, and it is only said
-  // what would be, as {"file": what the text comes to with all that it leaves out,
-  // "takes_new_start":[...],"writable":whether the file may be written here}.
+  // replaces the file and is in force: {"changes":[{"change":"added","kind":"pool","name":"b",
+  // "value":""}],"takes_new_start":[...]}; with ?dry_run=true nothing is written, and it is only
+  // said what would be: these, "file": what the text comes to with all that it leaves out, and
+  // "writable": whether the file may be written here.
+  // GET, PUT and DELETE /v1/config/KIND/NAME: of one object of the file (gateway/config_edit.h),
+  // and /v1/config/KIND where there is one of that kind: the same, with all else as it stands.
   // ?form=effective: what is in force, and ?form=file what the
   // file says, each with all that is left out.
   // GET /v1/config/state: {"file","at","why","error","takes_new_start":[...]} of the last reading.
@@ -82,9 +88,23 @@ class GatewayReload {
   std::optional<api::ApiError> write_in_place(const std::string& text) const;
   void look();
   net::HttpResponse try_out(const std::string& text);
+  net::HttpResponse put_in_force(const std::string& text, std::string_view who,
+                                 std::string_view from);
+  Result<std::string> text_asked(const net::HttpRequest& request,
+                                 const Result<std::string>& before) const;
   net::HttpResponse read(const net::HttpRequest& request) const;
+  net::HttpResponse read_objects(const net::HttpRequest& request) const;
   net::HttpResponse state() const;
   void note(std::string_view why, const Result<void>& done);
+  // `before`: what was in force, as the file would say it.
+  struct Change {
+    std::string_view who;
+    std::string_view from;
+    std::string_view before;
+    std::string_view error;  // empty: it is in force
+  };
+  void audit(const Change& change);
+  void audit_refusal(std::string_view who, std::string_view from, const api::ApiError& error) const;
 
   const std::string file_;
   const gateway::ConfigRules rules_;
@@ -92,7 +112,7 @@ class GatewayReload {
   const base::Clock& clock_;
   base::Log& log_;
   mutable std::mutex mutex_;
-  TextsByFile texts_;  // guarded by mutex_, as the next five
+  TextsByFile texts_;  // guarded by mutex_, as the next six
   std::string keys_file_;
   std::string workers_file_;
   Stamps read_;  // as they were when they were read
@@ -104,6 +124,8 @@ class GatewayReload {
     std::vector<std::string> takes_new_start;  // keys that stay as they were, of the last right one
   };
   Reading last_;
+  std::vector<std::string>
+      keys_;  // of the file of keys that is in force, as the audit log has them
   base::PeriodicThread watcher_;
 };
 

@@ -99,6 +99,12 @@ void LifeCycle::reload() {
   for (const auto& worker : parts_.workers) {
     worker->server().services().reload_statistics.count_reload(done.ok());
   }
+  if (parts_.audit != nullptr) {
+    parts_.audit->note({.who = "SIGHUP",
+                        .what = "reload",
+                        .target = "certificates, keys",
+                        .result = done.ok() ? "done" : "refused: " + done.error().message});
+  }
   if (done) {
     parts_.log.info("SIGHUP: certificates, keys and log level are read anew");
   } else {

@@ -33,6 +33,7 @@ class LifeCycle {
     Reporting& reporting;
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;
+    access::AuditLog* audit = nullptr;  // null: none is kept
   };
   // Before anybody hears that the server listens: a terminal may be closed from then on.
   explicit LifeCycle(const Parts& parts);

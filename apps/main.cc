@@ -133,6 +133,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
   for (pelton::cli::Verb& verb : apps::kv_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::weights_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::store_verbs()) verbs.push_back(std::move(verb));
+  for (pelton::cli::Verb& verb : apps::audit_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(apps::capacity_plan_verb());
   verbs.push_back(apps::availability_verb());
   for (pelton::cli::Verb& verb : apps::chain_verbs()) verbs.push_back(std::move(verb));

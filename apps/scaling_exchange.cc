@@ -7,8 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "access/audited_exchange.h"
 #include "apps/scaled_pools.h"
 #include "net/json_response.h"
+#include "net/url.h"
 
 namespace pelton::apps {
 namespace {
@@ -116,6 +118,7 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
     }
     keep_unknown(*order);
     apply(*order);
+    audit(request, *order);
     last_ = *order;
   }
   launch::ExchangeReport report;
@@ -136,6 +139,33 @@ void ScalingExchange::keep_unknown(launch::ExchangeOrder& order) const {
   std::ranges::copy_if(last_.launched, std::back_inserter(order.launched), is_unknown);
   std::ranges::copy_if(last_.draining, std::back_inserter(order.draining), is_unknown);
   std::ranges::copy_if(last_.released, std::back_inserter(order.released), is_unknown);
+}
+
+// Where it sends requests and where no longer, as far as that is another than it was: whoever
+// reaches this listener may say so.
+void ScalingExchange::audit(const net::HttpRequest& request,
+                            const launch::ExchangeOrder& order) const {
+  if (gateway_.audit() == nullptr) return;
+  using Addresses = std::vector<launch::ScaledFleet::Address>;
+  access::AuditEvent event{.who = fmt::format("autoscaler {}", order.epoch),
+                           .from = access::address_of(request),
+                           .what = "scale",
+                           .result = "done"};
+  const auto add_missing = [&](std::string_view words, const Addresses& some,
+                               const Addresses& others) {
+    for (const auto& one : some) {
+      if (std::ranges::find(others, one) != others.end()) continue;
+      event.detail.push_back(
+          fmt::format("{} {} of {}", words, net::format_host_port(one.host, one.port), one.pool));
+    }
+  };
+  add_missing("+ worker", order.launched, last_.launched);
+  add_missing("- worker", last_.launched, order.launched);
+  add_missing("+ drain", order.draining, last_.draining);
+  add_missing("- drain", last_.draining, order.draining);
+  add_missing("+ standby", order.released, last_.released);
+  add_missing("- standby", last_.released, order.released);
+  if (!event.detail.empty()) gateway_.audit()->note(std::move(event));
 }
 
 // What is as it was is not said again: an operator's own `fleet drain` stands.

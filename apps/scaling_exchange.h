@@ -49,6 +49,7 @@ class ScalingExchange {
   net::HttpResponse exchange(const net::HttpRequest& request);
   void keep_unknown(launch::ExchangeOrder& order) const;  // under mutex_, as the next
   void apply(const launch::ExchangeOrder& order);
+  void audit(const net::HttpRequest& request, const launch::ExchangeOrder& order) const;
 
   gateway::Gateway& gateway_;
   DemandCount& demand_;

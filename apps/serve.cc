@@ -6,8 +6,10 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/admin_listener.h"
+#include "apps/audit_flags.h"
 #include "apps/batches_flags.h"
 #include "apps/chains_flags.h"
 #include "apps/connection_bound.h"
@@ -154,6 +156,26 @@ Result<void> check_flags(const cli::Arguments& arguments, const access::ApiKeys&
   return check_replicas(arguments);
 }
 
+net::HttpServer::Options http_options_of(const cli::Arguments& arguments,
+                                         const net::AllowedHosts& hosts,
+                                         const ConnectionBound& connections,
+                                         const std::shared_ptr<net::TlsIdentity>& tls) {
+  const std::string& host = arguments.text("--host");
+  return {.address = host,
+          .threads = http_threads(arguments),
+          .connections_max = connections.http,
+          .hosts = hosts.at(host),
+          .tls = tls,
+          .http2 = arguments.text("--http2") == "on"};
+}
+
+void note_start(const cli::Arguments& arguments, access::AuditLog* audit) {
+  if (audit == nullptr) return;
+  audit->note({.what = "start",
+               .target = fmt::format("{}", fmt::join(arguments.list("MODEL"), " ")),
+               .result = fmt::format("version {}", kVersion)});
+}
+
 void warn_of_exposure(const std::string& host, const access::ApiKeys& keys, base::Log& log) {
   if (is_local(host) || !keys.empty()) return;
   log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
@@ -192,12 +214,9 @@ Result<void> serve(const cli::Arguments& arguments) {
   server_options.reports = reporting.options();
   const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
-  const net::HttpServer::Options http_options{.address = host,
-                                              .threads = http_threads(arguments),
-                                              .connections_max = connections.http,
-                                              .hosts = hosts.at(host),
-                                              .tls = tls,
-                                              .http2 = arguments.text("--http2") == "on"};
+  const net::HttpServer::Options http_options = http_options_of(arguments, hosts, connections, tls);
+  TRY_ASSIGN(const std::unique_ptr<access::AuditLog> audit, open_audit(arguments, clock, log));
+  note_start(arguments, audit.get());
   TRY_ASSIGN(const std::unique_ptr<WeightsFrom> weights, WeightsFrom::open(arguments, clock, log));
   node::TokenizerCache tokenizers;
   Workers workers;
@@ -212,6 +231,7 @@ Result<void> serve(const cli::Arguments& arguments) {
                                                          .tokenizers = tokenizers,
                                                          .sleep_after_ns = sleep_after,
                                                          .weights = weights.get(),
+                                                         .audit = audit.get(),
                                                          .clock = clock,
                                                          .log = log},
                                       i));
@@ -221,11 +241,12 @@ Result<void> serve(const cli::Arguments& arguments) {
   if (!loaded.ok()) return not_loaded(loaded.error(), workers, interrupt, log);
   warn_of_exposure(host, keys, log);
   print_banner(*loaded, workers.front()->url(), server_options.console);
-  LifeCycle life({arguments, interrupt, workers, reporting, tls, log});
+  LifeCycle life({arguments, interrupt, workers, reporting, tls, log, audit.get()});
   print_addresses(workers, log);
 
   life.wait_for_the_end();
   drain(workers, tools.get(), life.drain_ms(), clock);
+  if (audit != nullptr) audit->note({.what = "stop"});
   for (const auto& worker : workers) TRY(worker->fate());
   return {};
 }
@@ -330,6 +351,9 @@ cli::Verb serve_verb() {
   for (Flag& flag : fleet_listener_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : watch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : audit_flags("who loads, unloads and erases what")) {
+    verb.flags.push_back(std::move(flag));
+  }
   return verb;
 }
 

@@ -11,6 +11,7 @@
 #include "apps/kv_event_flags.h"
 #include "apps/listener_flags.h"
 #include "apps/serve_limits.h"
+#include "server/audited_requests.h"
 #include "server/health.h"
 #include "server/random_id.h"
 
@@ -56,6 +57,7 @@ ServeWorker::ServeWorker(const Parts& parts, int replica)
       http_(
           http_options_,
           [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+            exchange = server::audited(request, exchange, server_.services(), parts_.audit);
             server_.handle(std::move(request), std::move(exchange));
           },
           parts.log),
@@ -172,8 +174,8 @@ Result<void> ServeWorker::open() {
     grpc_options_->connections_max = parts_.grpc_connections_max;
     TRY(grpc_.open(*grpc_options_));
   }
-  TRY(fleet_.open(parts_.arguments, replica_, http_options_.threads, faults_));
-  return admin_.open(parts_.arguments, replica_, parts_.tls);
+  TRY(fleet_.open(parts_.arguments, replica_, http_options_.threads, faults_, parts_.audit));
+  return admin_.open(parts_.arguments, replica_, parts_.tls, parts_.audit);
 }
 
 std::string ServeWorker::url() const {

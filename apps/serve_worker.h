@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "access/audit_log.h"
 #include "apps/admin_listener.h"
 #include "apps/fleet_listener.h"
 #include "apps/model_host.h"
@@ -35,6 +36,7 @@ class ServeWorker {
     node::TokenizerCache& tokenizers;
     std::optional<int64_t> sleep_after_ns;  // none: models do not
     WeightsFrom* weights;                   // null: models are here, or come from the hub
+    access::AuditLog* audit;                // null: none is kept
     const base::Clock& clock;
     base::Log& log;
   };

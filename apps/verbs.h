@@ -16,9 +16,13 @@ cli::Verb quickstart_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
 cli::Verb fleet_init_verb();
+// fleet apply, diff, get, delete: of its configuration.
+std::vector<cli::Verb> fleet_apply_verbs();
 std::vector<cli::Verb> kv_verbs();
 // weights serve, mirror, ls, manifest, erase.
 std::vector<cli::Verb> weights_verbs();
+// audit verify, show.
+std::vector<cli::Verb> audit_verbs();
 // chain check, graph, run.
 std::vector<cli::Verb> chain_verbs();
 cli::Verb availability_verb();

@@ -151,7 +151,7 @@ class Binary:
             return []
         verb = self.verb_of(words)
         if verb is None:
-            return [f"there is no verb '{' '.join(words[:2])}'"] if words[0] not in ("bench", "cache", "chain", "fleet", "kv", "store") else []
+            return [f"there is no verb '{' '.join(words[:2])}'"] if words[0] not in ("audit", "bench", "cache", "chain", "fleet", "kv", "store") else []
         used = {FLAG.match(word)[0] for word in words if FLAG.match(word)}
         return [f"`pelton {verb}` has no flag {flag}" for flag in sorted(used - self.flags[verb])]
 

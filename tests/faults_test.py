@@ -437,7 +437,7 @@ class Faults(unittest.TestCase):
                    "net/tls.cc", "net/tls.h",  # certificates
                    "server/grpc_listener.cc", "server/grpc_fixture.h",  # how gRPC's library is told a deadline; made steady at once
                    "access/access_log.cc", "access/request_record.h", "access/request_reporter.cc",
-                   "access/request_trace.cc",
+                   "access/request_trace.cc", "access/audit_log.cc",
                    "server/chat_completions.cc", "server/completions.cc", "server/responses.cc", "server/response_plan.cc", "server/services.cc", "server/request_pipeline.cc",
                    "server/response_answer.cc", "server/embeddings.cc", "server/pinned_prefixes.cc",  # "created", and the date that models are told
                    "server/live_history.cc", "server/live_history.h", "server/live_console.cc",  # when a sample was taken, as its plot says

@@ -71,7 +71,8 @@ std::string AuditChain::append(const AuditEvent& event) {
   }
   w.end_array().key("prev").string(head_.hash);
   std::string line = sealed(std::move(body), key_, kLineLabel);
-  head_ = {.number = head_.number + 1, .hash = base::sha256(line)};
+  head_.number += 1;
+  head_.hash = base::sha256(line);
   return line + "\n";
 }
 
@@ -79,6 +80,7 @@ std::string AuditChain::head_text() const {
   std::string body;
   base::JsonWriter w(body);
   w.begin_object().key("n").integer(head_.number).key("hash").string(head_.hash);
+  w.key("first").integer(head_.first);
   return sealed(std::move(body), key_, kHeadLabel) + "\n";
 }
 
@@ -87,8 +89,11 @@ Result<AuditHead> read_audit_head(std::string_view text, std::string_view key) {
   TRY_ASSIGN(const Json json, unsealed_json(text, key, kHeadLabel));
   const std::optional<int64_t> number = json.integer("n");
   std::optional<std::string> hash = json.string("hash");
-  if (!number || !hash) return Error{ErrorCode::kInvalidArgument, "this is no head", "n"};
-  return AuditHead{.number = *number, .hash = *std::move(hash)};
+  const std::optional<int64_t> first = json.integer("first");
+  if (!number || !hash || !first) {
+    return Error{ErrorCode::kInvalidArgument, "this is no head", "n"};
+  }
+  return AuditHead{.number = *number, .hash = *std::move(hash), .first = *first};
 }
 
 Result<AuditLine> read_audit_line(std::string_view line, std::string_view key) {
@@ -118,9 +123,19 @@ AuditVerdict verify_audit(std::string_view text, std::string_view key, const Aud
     verdict.fault = {.line = line, .what = std::move(what)};
     return verdict;
   };
+  // Its head says where it begins; what stands in that line before it is sealed.
+  if (proof.head && proof.before.number == 0 && proof.head->first > 1) {
+    const Result<AuditLine> first = read_audit_line(text.substr(0, text.find('\n')), key);
+    if (first.ok()) verdict.end = {.number = first->number - 1, .hash = first->previous};
+    if (text.empty()) verdict.end = *proof.head;
+  }
+  if (proof.head && verdict.end.number + 1 != proof.head->first) {
+    return fail(text.empty() ? 0 : 1,
+                fmt::format("it is not line {}, with which the file begins", proof.head->first));
+  }
   // The head names a line that has been seen, the last one or the one before it.
-  bool has_head = !proof.head || proof.head->number == proof.before.number;
-  if (has_head && proof.head && *proof.head != proof.before) {
+  bool has_head = !proof.head || proof.head->number == verdict.end.number;
+  if (has_head && proof.head && !proof.head->is_at(verdict.end)) {
     return fail(0, "the head is not that of the line before");
   }
   while (!text.empty()) {
@@ -133,7 +148,8 @@ AuditVerdict verify_audit(std::string_view text, std::string_view key, const Aud
       return fail(number, fmt::format("it is line {} of a log, and does not follow line {}",
                                       line->number, verdict.end.number));
     }
-    verdict.end = {.number = line->number, .hash = line->hash};
+    verdict.end.number = line->number;
+    verdict.end.hash = line->hash;
     verdict.has_noted = verdict.has_noted || line->hash == proof.noted;
     if (proof.head && line->number == proof.head->number) {
       if (line->hash != proof.head->hash) return fail(0, "the head is that of another log");

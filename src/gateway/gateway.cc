@@ -139,6 +139,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
           knows_salts_ ? std::move(options.salt_secret) : fmt::format("{:016x}", random_seed()),
           clock),
       requests_(options.requests),
+      audit_(options.audit),
       quarantine_({.secret = fmt::format("{:016x}{:016x}", random_seed(), random_seed())}),
       fleet_({.gateway = name_,
               .trust = trust_,
@@ -153,6 +154,10 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
              clock, log),
       region_watch_(fleet_, clock),
       rollouts_({.has_workers = [this](const std::string& pool) { return serves(pool); },
+                 .on_event =
+                     [audit = options.audit](const access::AuditEvent& event) {
+                       if (audit != nullptr) audit->note_often(event);
+                     },
                  .clock = clock,
                  .log = log}),
       client_({.threads = config_->config.threads, .idle_connections_max = 1024, .trust = trust_}),
@@ -310,14 +315,14 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (!from.ok()) return refuse(api::api_error(from.error()));
   Asker asker = Asker::of(config, *caller.principal);
   const Result<std::string> region = region_asked(config, asker, request.headers, *from);
-  if (!region.ok()) return refuse(region_not_allowed(region.error()));
+  if (!region.ok()) return refuse(noted(request, asker, region_not_allowed(region.error())));
   asker.region = *region;
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
   if (!routed && id) routed = route_by_id(config, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
-  if (routed->pool == nullptr) return refuse(no_worker_in_region());
+  if (routed->pool == nullptr) return refuse(noted(request, asker, no_worker_in_region()));
   // What starts no replica is none of the demand either, wherever one is there to answer it.
   const bool wakes = wakes_a_replica(request);
   if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
@@ -391,6 +396,7 @@ Relay::Services Gateway::services(const GatewayConfig& config) {
           .retries_max = config.retries_max,
           .resume_budget_ns = static_cast<int64_t>(config.resume_budget_s * 1e9),
           .requests = requests_,
+          .audit = audit_,
           .ends = &ends_};
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "access/access_control.h"
+#include "access/audit_log.h"
 #include "access/refusal_counts.h"
 #include "api/model_list.h"
 #include "base/clock.h"
@@ -69,6 +70,8 @@ class Gateway {
     // A request has come to a pool that has no replica for it; any thread.
     std::function<void()> on_demand;
     RequestLog* requests = nullptr;  // outlives it; null: none is kept
+    // Of changes and of refusals by residency; outlives it; null: none is kept.
+    access::AuditLog* audit = nullptr;
   };
 
   // `clock` and `log` outlive it.
@@ -103,6 +106,7 @@ class Gateway {
   // The configuration that is in force, with all that its file leaves out (config_text.h).
   std::string effective_config() const;
   Rollouts& rollouts() { return rollouts_; }
+  access::AuditLog* audit() const { return audit_; }
   // False: no worker has that name.
   bool command(std::string_view worker, Fleet::Command command);
 
@@ -161,6 +165,8 @@ class Gateway {
              Caller caller, Comments comments);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
+  // A line of the audit log: where it must stay it is sent to no worker. Gives the refusal back.
+  api::ApiError noted(const net::HttpRequest& request, const Asker& asker, api::ApiError refusal);
   std::string request_id_of(const net::HttpRequest& request);
   uint64_t draw();
   Config config() const;
@@ -285,6 +291,7 @@ class Gateway {
   access::RefusalCounts refusals_;
   RelayCounters counters_;
   RequestLog* const requests_;
+  access::AuditLog* const audit_;
   Quarantine quarantine_;
   RetryBudget retry_budget_{RetryBudget::Options{}};
   IdHomes homes_;

@@ -2,7 +2,11 @@
 // commands to workers, the configuration that is in force and a new one.
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "access/audited_exchange.h"
 #include "base/json_writer.h"
+#include "gateway/client_headers.h"
 #include "gateway/config_text.h"
 #include "gateway/gateway.h"
 #include "gateway/key_scopes.h"
@@ -40,6 +44,21 @@ bool Gateway::is_operator(const std::string& account) const {
   if (settings->config.key_scopes == nullptr) return false;
   const KeyScope* scope = settings->config.key_scopes->of(account);
   return scope != nullptr && scope->is_operator;
+}
+
+// Whose, and where from: nothing of what was asked.
+api::ApiError Gateway::noted(const net::HttpRequest& request, const Asker& asker,
+                             api::ApiError refusal) {
+  if (audit_ == nullptr) return refusal;
+  std::string region(asker.region);
+  if (region.empty()) region = request.headers.get(kRegionHeader);
+  if (region.empty()) region = request.headers.get(kRegionStaysHeader);
+  audit_->note_often({.who = std::string(asker.tenant),
+                      .from = access::address_of(request),
+                      .what = "refuse by residency",
+                      .target = std::move(region),
+                      .result = fmt::format("{} {}", refusal.status, refusal.code)});
+  return refusal;
 }
 
 bool Gateway::command(std::string_view worker, Fleet::Command command) {

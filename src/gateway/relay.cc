@@ -238,9 +238,11 @@ void Relay::wait_for_worker() {
     return attempt();
   }
   if (overdue) {
+    if (attempt_ == 0) note_refused_region("408 deadline_exceeded");
     return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
   }
   if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {
+    note_refused_region("503 no_worker");
     return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
   }
   if (!waits_for_trial_) {

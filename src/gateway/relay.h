@@ -14,6 +14,7 @@
 
 #include "access/access_control.h"
 #include "access/api_keys.h"
+#include "access/audit_log.h"
 #include "api/error.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -54,7 +55,8 @@ class Relay final : public WorkerListener,
     const std::string& gateway;
     int retries_max;
     int64_t resume_budget_ns;
-    RequestLog* requests = nullptr;  // null: there is none
+    RequestLog* requests = nullptr;     // null: there is none
+    access::AuditLog* audit = nullptr;  // likewise
     // The gateway is about to end: what is under way ends with an error that says so.
     const std::atomic<bool>* ends = nullptr;  // null: nobody waits for it
   };
@@ -214,6 +216,8 @@ class Relay final : public WorkerListener,
   void note_said(int64_t now_ns);
   void note_over(ArmFigures::Outcome outcome, int status);  // 0: its client has heard none
   void change_pool(std::string pool);
+  // No worker has taken it where it must stay.
+  void note_refused_region(std::string_view result) const;
   void note_rollout(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void record_request(ArmFigures::Outcome outcome, int status, int64_t tokens);
   void note_pool_served(ArmFigures::Outcome outcome, int64_t tokens);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "access/audited_exchange.h"
 #include "gateway/relay.h"
 
 namespace pelton::gateway {
@@ -77,6 +78,15 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
                           .tokens = tokens,
                           .tokens_longest = foreign_ ? tokens : static_cast<int64_t>(longest),
                           .further_s = answer_ns_ > 0 ? seconds(stalled_ns_ - answer_ns_) : 0.0});
+}
+
+void Relay::note_refused_region(std::string_view result) const {
+  if (services_.audit == nullptr || request_.region.empty()) return;
+  services_.audit->note_often({.who = request_.principal.tenant,
+                               .from = access::address_of(request_.http),
+                               .what = "refuse by residency",
+                               .target = request_.region,
+                               .result = std::string(result)});
 }
 
 // What its client's own mistake was says nothing of the arm. Who leaves before the first token has

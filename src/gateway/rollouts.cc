@@ -159,11 +159,24 @@ void Rollouts::note(const RolloutTicket& ticket, const RolloutTicket::End& end) 
   log_change(entry, before);
 }
 
+void Rollouts::audit(const Entry& entry) const {
+  if (!options_.on_event) return;
+  const RolloutState& state = entry.rollout->state();
+  const RolloutPlan& plan = entry.rollout->plan();
+  options_.on_event({.who = "the gateway",
+                     .what = fmt::format("roll-out {}", rollout_phase_name(state.phase)),
+                     .target = plan.name,
+                     .result = state.reason.empty()
+                                   ? fmt::format("{:.12g} %", plan.shares[state.step] * 100)
+                                   : fmt::format("{}: {}", state.reason, state.why)});
+}
+
 void Rollouts::log_change(const Entry& entry, const RolloutState& before) {
   const RolloutState& state = entry.rollout->state();
   if (state.phase == before.phase && state.step == before.step) return;
   is_changed_ = true;
   const RolloutPlan& plan = entry.rollout->plan();
+  audit(entry);
   if (state.phase == RolloutPhase::kTakenBack) {
     options_.log.warning(fmt::format("roll-out '{}': the arm '{}' is taken back ({}) {}", plan.name,
                                      plan.arm, state.reason, state.why));

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "access/audit_chain.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
@@ -52,6 +53,8 @@ class Rollouts {
  public:
   struct Options {
     std::function<bool(const std::string& pool)> has_workers;
+    // Of verdicts and steps, for the audit log; who gives a command notes it himself.
+    std::function<void(const access::AuditEvent& event)> on_event = {};
     const base::Clock& clock;
     base::Log& log;
   };
@@ -118,6 +121,7 @@ class Rollouts {
   std::vector<SavedRollout> saved() const;  // mutex_ is held, as for the next ones
   SavedRollouts read_file(const std::string& file) const;
   void log_change(const Entry& entry, const RolloutState& before);
+  void audit(const Entry& entry) const;
   void turn();
   void write();
 

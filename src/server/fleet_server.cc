@@ -13,6 +13,7 @@
 #include "cluster/frame.h"
 #include "cluster/token_list.h"
 #include "engine/engine.h"
+#include "server/audited_requests.h"
 #include "server/fleet_exchange.h"
 #include "server/health.h"
 #include "server/reply.h"
@@ -303,8 +304,9 @@ void FleetServer::close(std::chrono::milliseconds grace) {
   http_.reset();
 }
 
-void FleetServer::handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange) {
+void FleetServer::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
   if (request.path == "/fleet/v1/run" && request.method == "POST") return run(request, exchange);
+  exchange = audited_command(request, exchange, "a gateway", options_.audit);
   if (request.path == "/fleet/v1/watch" && request.method == "GET") {
     const std::string gateway(request.headers.get("x-pelton-gateway"));
     return std::make_shared<Watch>(*this, exchange, gateway)->begin();

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "access/audit_log.h"
 #include "base/log.h"
 #include "cluster/envelope.h"
 #include "cluster/step_fit.h"
@@ -44,6 +45,7 @@ class FleetServer {
     // Of the names of KV blocks, as its engines have it; none: theirs are nobody else's business.
     std::optional<uint64_t> block_seed = {};
     const FaultInjection* faults = nullptr;  // outlives it; null: there are none
+    access::AuditLog* audit = nullptr;       // likewise
   };
 
   // Both outlive it.
@@ -59,7 +61,7 @@ class FleetServer {
  private:
   class Watch;
 
-  void handle(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
+  void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
   void release();
   void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
   cluster::WorkerRecord record() const;

@@ -9,6 +9,7 @@
 #include "rpc/grpc_frame.h"
 #include "server/grpc_forwarded.h"
 #include "server/reply.h"
+#include "server/root_path.h"
 #include "telemetry/trace_context.h"
 
 namespace pelton::server {
@@ -28,16 +29,6 @@ bool may_be_json(std::string_view content_type) {
 // Ollama's clients ask below /api/ and read its errors only.
 Dialect dialect_of_unknown(std::string_view path) {
   return path == "/api" || path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
-}
-
-// "/models/one/v1/models" below "/models/one" is "/v1/models".
-void strip_root_path(std::string_view root, std::string& path) {
-  if (root.empty() || !path.starts_with(root)) return;
-  if (path.size() == root.size()) {
-    path = "/";
-  } else if (path[root.size()] == '/') {
-    path.erase(0, root.size());
-  }
 }
 
 access::TrackedRequest::Route entry_route(const EndpointMatch& match, std::string_view path) {

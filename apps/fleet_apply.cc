@@ -1,0 +1,271 @@
+// pelton fleet apply, diff, get, delete: a gateway's configuration, declared by one file. What a
+// file would change is asked of the gateway first, which reads it as it reads its own; what is put
+// in force is put in the place of the very text that this was asked about (If-Match).
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apps/fleet_admin.h"
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/json.h"
+#include "net/http_client.h"
+#include "net/url.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr std::string_view kConfig = "/v1/config";
+constexpr std::string_view kAll = "all";
+constexpr std::chrono::seconds kAnswerMax{30};  // tokenizers are read
+
+struct Call {
+  std::string method = "GET";
+  std::string path{kConfig};
+  std::string body = {};
+  std::string etag = {};  // it is for this text only; empty: for any
+};
+
+Error refused(const net::HttpResponse& response) {
+  const Result<Json> json = Json::parse(response.body);
+  const Json* error = json.ok() ? json->find("error") : nullptr;
+  const std::string words = error == nullptr
+                                ? fmt::format("the gateway answers {}", response.status)
+                                : error->string("message").value_or("no reason was given");
+  switch (response.status) {
+    case 400:
+      return {ErrorCode::kBadConfig, words, {}};
+    case 404:
+      return {ErrorCode::kInvalidArgument, words, {}};
+    default:
+      return {ErrorCode::kIo, words, {}};
+  }
+}
+
+Result<net::HttpResponse> send(const cli::Arguments& arguments, Call asked) {
+  TRY_ASSIGN(net::HttpCall call,
+             net::make_http_call(std::move(asked.method), arguments.text("--admin") + asked.path));
+  call.whole_time_max = kAnswerMax;
+  call.body = std::move(asked.body);
+  if (!asked.etag.empty()) call.headers.add("If-Match", asked.etag);
+  TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
+  if (response.status == 200) return response;
+  return refused(response);
+}
+
+// What would become of it, and of which text.
+struct Plan {
+  std::string etag;
+  bool is_same = false;  // byte for byte
+  Json answer;
+};
+
+Result<Plan> plan_of(const cli::Arguments& arguments, Call call) {
+  TRY_ASSIGN(const net::HttpResponse now, send(arguments, {}));
+  Plan plan{.etag = std::string(now.headers.get("ETag")), .is_same = call.body == now.body};
+  if (arguments.knows("--if-match") && arguments.has("--if-match")) {
+    plan.etag = arguments.text("--if-match");
+  }
+  call.path += "?dry_run=true";
+  call.etag = plan.etag;
+  TRY_ASSIGN(const net::HttpResponse response, send(arguments, std::move(call)));
+  TRY_ASSIGN(plan.answer, Json::parse(response.body));
+  const Json* changes = plan.answer.find("changes");
+  if (changes == nullptr || !changes->is_array()) {
+    return Error{ErrorCode::kIo, "no gateway that plans changes answers there"};
+  }
+  return plan;
+}
+
+std::string change_line(const Json& change) {
+  const auto text = [&](std::string_view key) { return change.string(key).value_or(""); };
+  const std::string how = text("change");
+  const std::string name = text("name");
+  const std::string value = text("value");
+  return fmt::format("{} {}{}{}{}{}\n",
+                     how == "added"     ? '+'
+                     : how == "removed" ? '-'
+                                        : '~',
+                     text("kind"), name.empty() ? "" : " ", name, value.empty() ? "" : ": ", value);
+}
+
+std::string plan_text(const Plan& plan) {
+  std::string text;
+  for (const Json& change : plan.answer.find("changes")->as_array()) text += change_line(change);
+  if (text.empty()) {
+    return plan.is_same ? "nothing to change\n" : "nothing to change but the file's own text\n";
+  }
+  const Json* kept = plan.answer.find("takes_new_start");
+  if (kept == nullptr || !kept->is_array() || kept->as_array().empty()) return text;
+  std::vector<std::string> keys;
+  for (const Json& key : kept->as_array()) {
+    if (key.is_string()) keys.push_back(key.as_string());
+  }
+  return text + fmt::format("in force with a new start only: {}\n", fmt::join(keys, ", "));
+}
+
+Result<void> show(const cli::Arguments& arguments, const Plan& plan) {
+  if (!arguments.has("--json")) return write_text(plan_text(plan));
+  return write_output(plan.answer.dump() + "\n");
+}
+
+std::vector<std::string> removed_by(const Plan& plan) {
+  std::vector<std::string> gone;
+  for (const Json& change : plan.answer.find("changes")->as_array()) {
+    if (change.string("change") != std::optional<std::string>("removed")) continue;
+    gone.push_back(change.string("kind").value_or("") + " " + change.string("name").value_or(""));
+  }
+  return gone;
+}
+
+// Shown, and then done unless it is only to be shown.
+Result<void> carry_out(const cli::Arguments& arguments, const Plan& plan, Call call) {
+  TRY(show(arguments, plan));
+  if (arguments.has("--dry-run")) return {};
+  call.etag = plan.etag;
+  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, std::move(call)));
+  fmt::print(stderr, "in force: {}\n", answer.headers.get("ETag"));
+  return {};
+}
+
+Result<void> apply(const cli::Arguments& arguments) {
+  TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
+  Call call{.method = "PUT", .body = std::move(text)};
+  TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
+  const std::vector<std::string> gone = removed_by(plan);
+  if (!gone.empty() && !arguments.has("--prune")) {
+    TRY(show(arguments, plan));
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the file lacks what is there: {}; nothing was changed. --prune takes "
+                             "it away",
+                             fmt::join(gone, ", ")),
+                 "prune"};
+  }
+  if (plan.is_same) return show(arguments, plan);
+  return carry_out(arguments, plan, std::move(call));
+}
+
+Result<void> diff(const cli::Arguments& arguments) {
+  TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
+  TRY_ASSIGN(const Plan plan, plan_of(arguments, {.method = "PUT", .body = std::move(text)}));
+  return show(arguments, plan);
+}
+
+std::string object_path(const cli::Arguments& arguments) {
+  std::string path(kConfig);
+  if (arguments.text("KIND") == kAll) return path;
+  for (const char* const word : {"KIND", "NAME"}) {
+    if (arguments.has(word)) path += "/" + net::percent_encode(arguments.text(word));
+  }
+  return path;
+}
+
+Result<void> get(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, {.path = object_path(arguments)}));
+  fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
+  return write_output(answer.body);
+}
+
+Result<void> remove(const cli::Arguments& arguments) {
+  Call call{.method = "DELETE", .path = object_path(arguments)};
+  TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
+  return carry_out(arguments, plan, std::move(call));
+}
+
+std::vector<std::string> kinds() {
+  return {"pool",    "route",      "tenant", "worker",     "region",
+          "gateway", "autoscaler", "etcd",   "kubernetes", "zones"};
+}
+
+std::vector<std::string> kinds_and_all() {
+  std::vector<std::string> all = kinds();
+  all.emplace_back(kAll);
+  return all;
+}
+
+Flag plan_json_flag() {
+  return {.name = "--json",
+          .help = "the changes as JSON, with what the file comes to",
+          .kind = Flag::Kind::kSwitch};
+}
+
+Flag dry_run_flag() {
+  return {
+      .name = "--dry-run", .help = "only show what would be changed", .kind = Flag::Kind::kSwitch};
+}
+
+cli::Positional file_positional() {
+  return {.name = "FILE",
+          .help = "the whole configuration, as docs/gateway.md has it; - for stdin"};
+}
+
+}  // namespace
+
+std::vector<cli::Verb> fleet_apply_verbs() {
+  std::vector<cli::Verb> verbs;
+  verbs.push_back(
+      {.name = "fleet apply",
+       .summary = "Puts a configuration in force, and shows what it changes.",
+       .about =
+           "The gateway reads FILE as it reads its own and says what is added (+), removed (-)\n"
+           "and changed (~); then FILE takes its file's place, byte for byte. Nothing is changed\n"
+           "if FILE is wrong, if it lacks a pool, route, worker, tenant or region that is there\n"
+           "(--prune takes these away), or if somebody changes the file meanwhile.",
+       .positionals = {file_positional()},
+       .flags = {admin_flag(),
+                 dry_run_flag(),
+                 {.name = "--prune",
+                  .help = "take away what FILE lacks",
+                  .kind = Flag::Kind::kSwitch},
+                 {.name = "--if-match",
+                  .value = "ETAG",
+                  .help = "only if the gateway's file is still the one that `fleet get` showed"},
+                 plan_json_flag()},
+       .examples = {"pelton fleet apply gateway.toml", "pelton fleet apply gateway.toml --dry-run"},
+       .run = apply});
+  verbs.push_back({.name = "fleet diff",
+                   .summary = "Shows what a configuration would change.",
+                   .about = "What fleet apply would do, which nothing is done of.",
+                   .positionals = {file_positional()},
+                   .flags = {admin_flag(), plan_json_flag()},
+                   .examples = {"pelton fleet diff gateway.toml"},
+                   .run = diff});
+  verbs.push_back(
+      {.name = "fleet get",
+       .summary = "Prints a gateway's configuration, or one object of it.",
+       .about = "As it stands in the file, comments too, with the file's ETag on stderr.",
+       .positionals = {{.name = "KIND",
+                        .help = "of what; all: the whole file",
+                        .choices = kinds_and_all()},
+                       {.name = "NAME",
+                        .help = "a name, a worker's URL, a route's MODEL or MODEL/TENANT; without "
+                                "it all of that kind",
+                        .required = false}},
+       .flags = {admin_flag()},
+       .examples = {"pelton fleet get all > gateway.toml", "pelton fleet get pool box"},
+       .run = get});
+  verbs.push_back(
+      {.name = "fleet delete",
+       .summary = "Takes one object out of a gateway's configuration.",
+       .about = "All else in its file stays as it is. What would not be a configuration any more\n"
+                "(a pool that has workers) changes nothing.",
+       .positionals = {{.name = "KIND", .help = "of what", .choices = kinds()},
+                       {.name = "NAME",
+                        .help = "as for fleet get; none, where there is one of that kind",
+                        .required = false}},
+       .flags = {admin_flag(), dry_run_flag(), plan_json_flag()},
+       .examples = {"pelton fleet delete worker http://10.0.0.7:9000"},
+       .run = remove});
+  return verbs;
+}
+
+}  // namespace pelton::apps

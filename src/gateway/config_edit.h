@@ -1,0 +1,39 @@
+// Edits of a configuration file's text that leave all else in it as it stands, comments and blanks
+// too: one object is put in another's place, put behind the last one, or taken out. An object is a
+// table ("[etcd]") or one of several ("[[pool]]"), with the tables within it ("[pool.scale]") and
+// the lines of comment right above it. Whether what comes of it is a configuration is not looked at
+// here. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pelton::gateway {
+
+struct ConfigPart {
+  std::string kind;  // "pool"; empty: what stands before the first object
+  std::string name;  // as config_name() has it (gateway/config_changes.h); empty: it has none
+  std::string_view text;
+};
+// All of `text`, in its order: one behind the other they are the text. Errors: kBadConfig with the
+// line, it is no TOML, or not written a table behind the other ("pool = [{...}]").
+Result<std::vector<ConfigPart>> config_parts(std::string_view text, const std::string& file);
+
+// Of such a part's text, or any, what is the object: without what stands between it and the next.
+std::string own_text(std::string_view object);
+
+struct ConfigPlace {
+  std::string kind;
+  std::string name;  // empty: of a table that there is one of
+};
+// Errors: as above; kInvalidArgument, `object` is not that one; kNotFound, it is not there (of
+// without_object); kBadConfig, there are two of them.
+Result<std::string> with_object(std::string_view text, const std::string& file,
+                                const ConfigPlace& place, std::string_view object);
+Result<std::string> without_object(std::string_view text, const std::string& file,
+                                   const ConfigPlace& place);
+
+}  // namespace pelton::gateway
