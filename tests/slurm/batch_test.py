@@ -55,7 +55,8 @@ class Batch(unittest.TestCase):
 
     def listening(self, times=1):
         """The port, once it has been said so often."""
-        self.rig.wait(lambda: len(re.findall(r"^listening on ", self.said(), re.MULTILINE)) >= times, 120)
+        # A job that was requeued is held for two minutes (Slurm's BeginTime).
+        self.rig.wait(lambda: len(re.findall(r"^listening on ", self.said(), re.MULTILINE)) >= times, 120 * times + 60)
         return int(re.findall(r"^listening on http://[^/\s]+:(\d+)", self.said(), re.MULTILINE)[-1])
 
     def test_a_server_answers_is_requeued_and_ends_when_it_is_cancelled(self):
