@@ -123,7 +123,7 @@ class Exported(unittest.TestCase):
         serve = json.dumps([str(BOX), "--executor", f"modelled:{folder / 'script.json'}"])
         key = folder / "fleet.key"
         subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
-        pair = json.dumps([str(BOX), "--served-model-name", "pair", "--max-model-len", "768", "--max-num-seqs", "2", "--kv-cache-memory", "16MiB"])
+        pair = json.dumps([str(BOX), "--served-model-name", "pair", "--max-model-len", "768", "--max-num-seqs", "2", "--kv-cache-memory", "16MiB", "--swap-space", "16MiB"])
         config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{cls.admin}"\nfleet_key_file = "{key}"\n[autoscaler]\nstate_dir = "{folder / "state"}"\n'
                           f'[[pool]]\nname = "box"\nmodel = "pelton-box"\n[pool.scale]\nmin = 1\n[pool.launch]\nserve = {serve}\n'
                           # Of two roles, at zero until it is asked: some panels are of such ones alone.
