@@ -98,8 +98,8 @@ cli::Verb ps_verb() {
 
 cli::Verb stop_verb() {
   return {.name = "stop",
-          .summary = "Ends servers that run on this machine, when their answers have ended.",
-          .about = "As SIGTERM does: what is being answered is answered to the end.",
+          .summary = "Ends servers that run on this machine; running answers have their time to end.",
+          .about = "As SIGTERM does: what is being answered has the server's --drain-seconds to end.",
           .positionals = {{.name = "WHICH",
                            .help = "a model that it serves, or its PID, as 'pelton ps' lists them",
                            .required = false}},

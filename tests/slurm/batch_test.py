@@ -69,7 +69,7 @@ class Batch(unittest.TestCase):
         # As before its time limit: the script alone gets the signal, and the server ends in its own way.
         self.rig.run("scancel", "--batch", "--signal=TERM", str(job))
         self.rig.wait(lambda: self.rig.state(job) == "COMPLETED", 120)
-        self.assertIn("pelton", self.said())
+        self.assertIn("stopping: ", self.said())
 
     def test_a_fleet_serves_over_two_nodes_and_a_lost_worker_comes_back(self):
         ports = [free_port() for _ in range(3)]
