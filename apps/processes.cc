@@ -97,24 +97,25 @@ cli::Verb ps_verb() {
 }
 
 cli::Verb stop_verb() {
-  return {.name = "stop",
-          .summary = "Ends servers that run on this machine, when their answers have ended.",
-          .about = "As SIGTERM does: what is being answered is answered to the end.",
-          .positionals = {{.name = "WHICH",
-                           .help = "a model that it serves, or its PID, as 'pelton ps' lists them",
-                           .required = false}},
-          .flags = {{.name = "--all",
-                     .help = "every server on this machine",
-                     .kind = cli::Flag::Kind::kSwitch},
-                    {.name = "--wait",
-                     .value = "SECONDS",
-                     .help = "how long its end is waited for",
-                     .kind = cli::Flag::Kind::kInteger,
-                     .default_text = "60",
-                     .most = 86'400}},
-          .exclusive = {{"WHICH", "--all"}},
-          .examples = {"pelton stop openai/gpt-oss-20b", "pelton stop --all"},
-          .run = stop};
+  return {
+      .name = "stop",
+      .summary = "Ends servers that run on this machine; running answers have their time to end.",
+      .about = "As SIGTERM does: what is being answered has the server's --drain-seconds to end.",
+      .positionals = {{.name = "WHICH",
+                       .help = "a model that it serves, or its PID, as 'pelton ps' lists them",
+                       .required = false}},
+      .flags = {{.name = "--all",
+                 .help = "every server on this machine",
+                 .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--wait",
+                 .value = "SECONDS",
+                 .help = "how long its end is waited for",
+                 .kind = cli::Flag::Kind::kInteger,
+                 .default_text = "60",
+                 .most = 86'400}},
+      .exclusive = {{"WHICH", "--all"}},
+      .examples = {"pelton stop openai/gpt-oss-20b", "pelton stop --all"},
+      .run = stop};
 }
 
 }  // namespace pelton::apps

@@ -121,8 +121,14 @@ class Exported(unittest.TestCase):
         cls.admin = free_port()
         config = folder / "gateway.toml"
         serve = json.dumps([str(BOX), "--executor", f"modelled:{folder / 'script.json'}"])
-        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{cls.admin}"\n[autoscaler]\nstate_dir = "{folder / "state"}"\n'
-                          f'[[pool]]\nname = "box"\nmodel = "pelton-box"\n[pool.scale]\nmin = 1\n[pool.launch]\nserve = {serve}\n')
+        key = folder / "fleet.key"
+        subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", key], check=True)
+        pair = json.dumps([str(BOX), "--served-model-name", "pair", "--max-model-len", "768", "--max-num-seqs", "2", "--kv-cache-memory", "16MiB", "--swap-space", "16MiB"])
+        config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{cls.admin}"\nfleet_key_file = "{key}"\n[autoscaler]\nstate_dir = "{folder / "state"}"\n'
+                          f'[[pool]]\nname = "box"\nmodel = "pelton-box"\n[pool.scale]\nmin = 1\n[pool.launch]\nserve = {serve}\n'
+                          # Of two roles, at zero until it is asked: some panels are of such ones alone.
+                          f'[[pool]]\nname = "pair"\nmodel = "pair"\ntokenizer = "{BOX}"\nsplit = "always"\n[pool.scale]\nmin = 0\nmax = 1\nprefill_min = 0\n'
+                          f'policy = "slo"\nttft = 1\nitl = 0.1\n[pool.launch]\nserve = {pair}\n')
         cls.gateway = Process("gateway", "--config", config, "--with-autoscaler")
         check_stream(cls.gateway.port, 1, 20, 1)
         check_stream(cls.gateway.port, 1, 20, 1)
@@ -195,6 +201,8 @@ class Exported(unittest.TestCase):
                 self.assertLess(time.monotonic(), end, "nothing is scraped")
                 time.sleep(0.2)
             self.lose_the_worker_amid_a_stream()
+            status, text = ask(self.gateway.port, "POST", "/v1/chat/completions", {**chat(1, 20, 1), "model": "pair"})
+            self.assertEqual(status, 200, text)
             while missing and time.monotonic() < end:
                 check_stream(self.gateway.port, number, 20, number)
                 number += 1

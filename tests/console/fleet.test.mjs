@@ -168,7 +168,7 @@ test("each number is the API's", async () => {
     async () => { const text = await metrics(); return ["scripted", ...["ok", "client_error", "error", "left"].map((one) => counted(text, one)), "0"]; });
   assert.ok(Number((await cells(page))[0][1]) > 0);
   await page.click("nav a[href='#scaling']");
-  await agrees(async () => [await page.locator(".why").textContent(),
+  await agrees(async () => [await page.locator(".why:visible").textContent(),
     ...await page.locator(".pool > .facts .fact dd").evaluateAll((all) => all.slice(1, 5).map((one) => one.textContent))],
   async () => { const one = (await json(gateway.admin + "/v1/autoscaler")).pools[0];
     return [one.decision, ...[one.desired, one.ready, one.starting, one.draining + one.stopping].map(String)]; });

@@ -231,7 +231,7 @@ test("a roll-out shows its steps, and whoever has signed in takes it back", asyn
   assert.deepEqual(await steps(), [["10 %", "now", "0 of 5 requests, 0 of 60 s"], ["100 %", "ahead", ""]]);
   const take_back = page.getByRole("button", { name: "Take back" });
   assert.equal(await take_back.count(), 0, "nobody has signed in");
-  assert.equal(await page.evaluate(async () => (await fetch("console/rollouts/next/rollback", { method: "POST" })).status), 401);
+  assert.equal((await fetch(gateway.admin + "/console/rollouts/next/rollback", { method: "POST" })).status, 401);
   await sign_in(page, "key-of-ann");
   await take_back.click();
   await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();

@@ -267,7 +267,7 @@ test("Configuration: what the file says and what is in force, right and wrong", 
   const state = await json("/v1/config/state");
   assert.deepEqual([state.file, state.error, state.takes_new_start], [file, "", []]);
   const { routes } = await json("/v1/routes");
-  assert.deepEqual(routes, [{ model: "one", tenant: "*", sticky: "none", arms: [{ arm: "near", pool: "near", weight: 1 }, { arm: kHostile, pool: "gone", weight: 1 }], shadow: null, fallback: [] }]);
+  assert.deepEqual(routes, [{ model: "one", tenant: "*", sticky: "none", arms: [{ arm: "near", pool: "near", weight: 1 }, { arm: kHostile, pool: "gone", weight: 1 }], shadow: null, fallback: [], rollout: null }]);
   await clean(opened);
 });
 
