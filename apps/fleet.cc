@@ -80,6 +80,7 @@ Result<void> list(const cli::Arguments& arguments) {
     return Error{ErrorCode::kIo, "no gateway answers there"};
   }
   if (arguments.has("--json")) return write_output(workers->dump() + "\n");
+  if (workers->as_array().empty()) return write_text("the gateway knows of no worker\n");
   return write_text(table(workers->as_array()));
 }
 

@@ -58,15 +58,18 @@ Result<void> list(const cli::Arguments& arguments) {
   return write_text(out);
 }
 
-bool is_meant(const RunningServer& server, const std::string& which) {
-  return which == std::to_string(server.pid) ||
+// `which`: a PID, a model, or a URL as `pelton ps` prints it, perhaps with a slash at its end.
+bool is_meant(const RunningServer& server, std::string_view which) {
+  if (which == std::to_string(server.pid)) return true;
+  const std::string_view url = which.ends_with('/') ? which.substr(0, which.size() - 1) : which;
+  return (!server.url.empty() && url == server.url) ||
          std::ranges::find(server.models, which) != server.models.end();
 }
 
 Result<void> stop(const cli::Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (!all && !arguments.has("WHICH")) {
-    return Error{ErrorCode::kInvalidArgument, "name a model or a PID, or say --all"};
+    return Error{ErrorCode::kInvalidArgument, "name a model, a PID or a URL, or say --all"};
   }
   int count = 0;
   for (const RunningServer& server : running_servers()) {
@@ -77,8 +80,8 @@ Result<void> stop(const cli::Arguments& arguments) {
   }
   if (count > 0 || all) return {};
   return Error{ErrorCode::kNotFound,
-               fmt::format("no server that runs here is {} or serves a model of that name; 'pelton "
-                           "ps' lists them",
+               fmt::format("no server that runs here is {}, serves a model of that name or "
+                           "listens there; 'pelton ps' lists them",
                            arguments.text("WHICH")),
                "which"};
 }
@@ -102,7 +105,7 @@ cli::Verb stop_verb() {
       .summary = "Ends servers that run on this machine; running answers have their time to end.",
       .about = "As SIGTERM does: what is being answered has the server's --drain-seconds to end.",
       .positionals = {{.name = "WHICH",
-                       .help = "a model that it serves, or its PID, as 'pelton ps' lists them",
+                       .help = "a model that it serves, its PID or its URL, as 'pelton ps' lists them",
                        .required = false}},
       .flags = {{.name = "--all",
                  .help = "every server on this machine",

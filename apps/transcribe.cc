@@ -12,7 +12,6 @@
 #include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "audio/log_mel.h"
-#include "base/file.h"
 #include "base/json_writer.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
@@ -128,7 +127,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   const cli::Interrupt interrupt;
   const auto go_on = [&] { return !interrupt.pending(); };
-  TRY_ASSIGN(const std::string file, base::read_file(arguments.text("FILE"), kSoundBytesMax));
+  TRY_ASSIGN(const std::string file, read_input(arguments.text("FILE"), kSoundBytesMax));
   TRY_ASSIGN(std::vector<float> samples, sound_reader(kSecondsMax)(file, go_on));
   TRY_ASSIGN(const auto tokenizer, read_tokenizer(folder));
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
@@ -192,7 +191,7 @@ cli::Verb transcribe_verb() {
           "--mel-out and the others write what the first window comes to, as float32, and\n"
           "nothing else is done.",
       .positionals = {{"MODEL", "a model folder or a hub id"},
-                      {"FILE", "a file with sound: WAV, FLAC, MP3, Ogg and others"}},
+                      {"FILE", "a file with sound: WAV, FLAC, MP3, Ogg and others; -: standard input"}},
       .flags =
           {
               {.name = "--language",

@@ -95,12 +95,12 @@ def some_value(draw, node, name=""):
 
 def some_object(draw, node, name):
     if "properties" not in node:
-        if name == "tolerations":
-            return {"operator": "Exists"}
         if isinstance(node.get("additionalProperties"), dict):
             key = "cpu" if name in ("limits", "requests") else "a-key"
             return {key: some_value(draw, node["additionalProperties"], name)} if draw.random() < 0.5 else {}
         return {"matchLabels": {"a": "b"}} if name.endswith("Selector") else {}
+    if name == "tolerations":
+        return draw.choice([{"operator": "Exists"}, {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}])
     if name == "env":
         return {"name": draw.choice(["AN_OPTION", "OTHER"]), "value": draw.choice(WORDS)}
     if name in ("clients", "monitoring", "scalers"):
@@ -233,6 +233,10 @@ class Chart(unittest.TestCase):
             (fleet | {"routes": [{"model": "x", "to": [{"pool": "main", "weight": 1}]}]}, "no pool main has this model"),
             (fleet | {"tenants": [{"name": "a"}, {"name": "a"}]}, "two tenants are called a"), (fleet | {"tenants": [{"name": "a", "pool": "x"}]}, "there is no pool x"),
             (fleet | {"tenants": [{"name": "a"}], "access": {"open": True}}, "tenants are those of keys"), ({"access": {"open": True}, "routes": [{"model": "a", "to": [{"pool": "b", "weight": 1}]}]}, "are a fleet's"), (of("pools", 1, "servedModelName", value=[]), "servedModelName is missing"),
+            (of("worker", "affinity", value={"nodeAfinity": {}}), "'nodeAfinity' was unexpected"),
+            (of("gateway", "affinity", value={"podAntiAffinity": {"required": []}}), "'required' was unexpected"),
+            (of("worker", "tolerations", value=[{"key": "a", "opertor": "Exists"}]), "'opertor' was unexpected"),
+            (of("image", "tag", value="v1:2"), "does not match"),
             (of("fleetKey", "secretName", value=""), "fleetKey.secretName is missing"), (of("kind", value="server"), "pools are a fleet's"),
             (of("worker", "args", value=["--port=9"]), "which the chart gives itself"), (of("worker", "rollout", value={"maxSurge": 0}), "nothing could ever be rolled out"),
             (of("worker", "cache", value={"create": True, "claimName": "a"}), "exclude each other"),
@@ -252,6 +256,15 @@ class Chart(unittest.TestCase):
         for values, reason in cases:
             with self.subTest(reason):
                 self.assertRegex(self.refusal(values) or "it is installed", reason if "|" in reason else re.escape(reason))
+
+    def test_the_pages_examples_are_installed(self):
+        """Each block of the page over the one that has keys and the fleet's key: a page that nobody could follow is none."""
+        text = (manifests.ROOT / "docs" / "kubernetes.md").read_text()
+        blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
+        self.assertGreaterEqual(len(blocks), 3)
+        for block in blocks:
+            with self.subTest(block):
+                self.assertIsNone(self.refusal(manifests.merged(blocks[0], block)))
 
     def test_of_several_autoscalers_one_leads(self):
         values = copy.deepcopy(manifests.overlay_values("autoscaled"))

@@ -310,6 +310,8 @@ class Discovery(unittest.TestCase):
         for host in (*[address.rsplit(":", 1)[0] for address in strange], "127.0.0.1"):
             self.wait(lambda: f"a worker at {host} is refused" in "".join(gateway.log), gateway.log)
         self.assertEqual(self.rows(), [])
+        listed = subprocess.run([gateway_fixture.BINARY, "fleet", "ls", "--admin", f"http://127.0.0.1:{self.admin}"], capture_output=True, text=True, check=True)
+        self.assertEqual(listed.stdout, "the gateway knows of no worker\n")
 
     def test_a_names_service_records_are_workers(self):
         """FT-29: each record is a host and a port; while the name is not known, what was found stays."""

@@ -85,7 +85,7 @@ class Processes(unittest.TestCase):
             time.sleep(0.01)
         self.assertTrue(self.ask("/is_sleeping")["is_sleeping"])
 
-    def test_one_that_asks_for_a_key_is_stopped_by_its_pid(self):
+    def test_one_that_asks_for_a_key_is_stopped_by_its_url(self):
         server = self.start("--api-key", "sesame", "second")
         seen = self.running()[server.pid]
         self.assertEqual([], seen["models"])
@@ -93,7 +93,7 @@ class Processes(unittest.TestCase):
         words = pathlib.Path(f"/proc/{server.pid}/cmdline").read_text()
         for secret in ("sesame", "second"):
             self.assertNotIn(secret, words)
-        self.assertEqual(0, pelton("stop", server.pid).returncode)
+        self.assertEqual(0, pelton("stop", seen["url"] + "/").returncode)
         self.assertEqual(0, server.wait(30))
 
     def test_kept_models_are_listed_and_removed(self):

@@ -295,6 +295,13 @@ class Transcription(unittest.TestCase):
             self.assertEqual(status, 200, text)
             self.assertAlmostEqual(json.loads(text)["duration"], 1, delta=0.01)
 
+    def test_a_sound_file_that_is_missing_is_no_missing_model(self):
+        done = subprocess.run([BINARY, "transcribe", self.model, self.path / "nowhere.wav"], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("nowhere.wav: cannot open", done.stderr)
+        piped = subprocess.run([BINARY, "transcribe", self.model, "-"], input=self.talk, capture_output=True, check=True, timeout=300)
+        self.assertEqual(piped.stdout.decode(), self.said(self.talk))
+
     def test_what_is_no_sound_is_said(self):
         flac = self.sound.write("flac", tone(3, seed=7))
         # Ten hours of silence.

@@ -7,6 +7,7 @@ import { say, words } from "./words";
 
 const w = words.operator;
 const kSession = "console/session";
+const kLookMs = 30_000;  // a session that ended elsewhere is over here, too
 
 type Session = { name: string; token: string; seconds: number };
 
@@ -37,6 +38,9 @@ export class Operator {
   constructor(readonly may: boolean) {
     this.element.hidden = !may;
     this.set(null);
+    if (!may) return;
+    setInterval(() => void this.look(), kLookMs);
+    document.addEventListener("visibilitychange", () => void this.look());
   }
 
   get is_signed_in(): boolean {
@@ -54,6 +58,15 @@ export class Operator {
     } catch {
       this.set(null);
     }
+  }
+
+  // Whether there is a session still: it may have been ended in another tab or browser. A server that does not answer says nothing of it;
+  // another one is learnt by the next change, which says whose it is.
+  private async look(): Promise<void> {
+    const before = this.session;
+    if (before === null || document.hidden) return;
+    const now = await send("GET", kSession).catch((error) => error instanceof ApiError && error.status === 401 ? null : before);
+    if (now === null && this.session === before) this.set(null);
   }
 
   private set(session: Session | null): void {

@@ -272,6 +272,21 @@ test("who has signed in must bring the token along, from the console's own page"
   await clean(opened);
 });
 
+test("a session that ended elsewhere leaves no commands on the page", async () => {
+  const opened = await open_signed_in();
+  const { page, context } = opened;
+  const second = await context.newPage();
+  await second.goto(gateway.admin + "/console#fleet");
+  await second.locator(".who-signed-in").click();
+  await second.getByRole("button", { name: "Sign out", exact: true }).click();
+  await second.getByRole("button", { name: "Sign in" }).waitFor();
+  assert.ok(await page.locator("td.does button").count() > 0, "as long as nobody looks");
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await page.waitForFunction(() => document.querySelectorAll("td.does button").length === 0);
+  assert.equal(await page.locator(".who-signed-in").textContent(), "Sign in");
+  await clean(opened);
+});
+
 test("of two tabs both command after one has signed in anew; another operator's sign-in commands nothing for the first", async () => {
   const before = reads();
   write_keys("key-of-ann ann role=admin", "key-of-bob bob", "key-of-dora dora role=admin");
