@@ -109,9 +109,17 @@ Result<Whole> read_whole(const cli::Arguments& arguments) {
 
 Result<void> verify(const cli::Arguments& arguments) {
   TRY_ASSIGN(const Whole whole, read_whole(arguments));
+  std::string range;
+  if (!whole.lines.empty()) {
+    const int64_t first = whole.lines.front().number;
+    range = fmt::format(" from {} to {}", first, whole.lines.back().number);
+    if (first > 1) {
+      range += fmt::format(" (the {} before are in files that were not given)", first - 1);
+    }
+  }
   return write_output(fmt::format(
-      "{} lines, each as it was written, none missing{}\nlast line: {}\n", whole.lines.size(),
-      whole.is_ahead ? "; its writer ended before the head named the last one" : "",
+      "{} lines, each as it was written, none missing{}{}\nlast line: {}\n", whole.lines.size(),
+      range, whole.is_ahead ? "; its writer ended before the head named the last one" : "",
       whole.end.hash.empty() ? "-" : whole.end.hash));
 }
 

@@ -203,8 +203,9 @@ void ConsoleOperations::keep(const Event& event) {
   access::AuditEvent line{.who = std::string(event.who),
                           .from = std::string(event.from),
                           .what = std::string(event.what),
-                          .target = std::string(event.target.substr(0, kTargetMax)),
                           .result = std::string(event.result)};
+  // What strangers name would be as many kinds as they like.
+  if (!event.who.empty()) line.target = event.target.substr(0, kTargetMax);
   if (event.result == "done") {
     gateway_.audit()->note(std::move(line));
   } else {

@@ -41,6 +41,8 @@ Result<Json> ask(const cli::Arguments& arguments, std::string method, const std:
       error == nullptr ? "" : error->string("message").value_or("no reason was given");
   if (const Json* failed = json.find("failed"); failed != nullptr && failed->is_array()) {
     words = "not done at " + failed->dump();
+    if (const Json* reasons = json.find("reasons"); reasons != nullptr)
+      words += ": " + reasons->dump();
   }
   const std::string code = error == nullptr ? "" : error->string("code").value_or("");
   if (code == "rollout_not_found" || code == "worker_not_found") {
@@ -359,9 +361,9 @@ cli::Verb erase_verb() {
       .summary = "Makes all workers forget what they have computed, or all of one tenant's.",
       .about =
           "Nothing of it is found any more on the device, on the host, on a disk or at a\n"
-          "peer; a disk forgets everybody's. Of one tenant also stored responses, files,\n"
-          "batches and the keys that they were encrypted with are erased. Fails where a worker\n"
-          "does not answer: what it keeps on a disk is erased by pelton kv erase and pelton\n"
+          "peer. Of one tenant also stored responses, files, batches and the keys that they\n"
+          "were encrypted with are erased. Fails where a worker has not done it, and says why:\n"
+          "what one that does not answer keeps on a disk is erased by pelton kv erase and pelton\n"
           "store erase. What is computed or answered just then may be found afterwards.",
       .flags = {admin_flag(),
                 {.name = "--tenant",

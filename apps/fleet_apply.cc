@@ -150,7 +150,9 @@ Result<void> apply(const cli::Arguments& arguments) {
                              fmt::join(gone, ", ")),
                  "prune"};
   }
-  if (plan.is_same) return show(arguments, plan);
+  // The same text may still not be in force, where its last reading failed.
+  const bool is_in_force = plan.answer.find("changes")->as_array().empty();
+  if (plan.is_same && is_in_force) return show(arguments, plan);
   return carry_out(arguments, plan, std::move(call));
 }
 

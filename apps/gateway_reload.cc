@@ -24,6 +24,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json_writer.h"
+#include "base/sync_path.h"
 #include "chat/format_of.h"
 #include "checkpoint/checkpoint.h"
 #include "cluster/block_names.h"
@@ -132,11 +133,9 @@ std::optional<gateway::ConfigPlace> place_of(std::string_view path) {
   return place;
 }
 
-void write_changes(base::JsonWriter& w, const std::string& before, const std::string& after) {
+void write_changes(base::JsonWriter& w, const std::vector<gateway::ConfigChange>& changes) {
   w.key("changes").begin_array();
-  const auto changes = gateway::config_changes(before, after);
-  for (size_t i = 0; changes.ok() && i < changes->size(); ++i) {
-    const gateway::ConfigChange& one = (*changes)[i];
+  for (const gateway::ConfigChange& one : changes) {
     w.begin_object().key("change").string(gateway::how_name(one.how));
     w.key("kind").string(one.kind).key("name").string(one.name).key("value").string(one.value);
     w.end_object();
@@ -481,6 +480,7 @@ void GatewayReload::audit(const Change& change) {
       .result = change.error.empty() ? "done" : fmt::format("refused: {}", change.error)};
   if (change.error.empty()) {
     const std::string after = gateway_.effective_config();
+    event.detail.push_back("config " + base::sha256(after));  // of many changes the end is cut
     const auto changes = gateway::config_changes(change.before, after);
     if (!changes.ok()) event.detail.push_back("not to be named: " + changes.error().message);
     if (changes.ok()) {
@@ -489,7 +489,6 @@ void GatewayReload::audit(const Change& change) {
     std::vector<std::string> keys = keys_shown(keys_file_);
     add_changed_keys(keys_, keys, event.detail);
     keys_ = std::move(keys);
-    event.detail.push_back("config " + base::sha256(after));
   }
   gateway_.audit()->note(std::move(event));
 }
@@ -534,8 +533,10 @@ net::HttpResponse GatewayReload::try_out(const std::string& text) {
   std::string body;
   base::JsonWriter w(body);
   const std::string after = gateway::config_text(*config);
+  const auto changes = gateway::config_changes(gateway_.effective_config(), after);
+  if (!changes.ok()) return refusal(bad_config(changes.error()));
   w.begin_object().key("file").string(after);
-  write_changes(w, gateway_.effective_config(), after);
+  write_changes(w, *changes);
   const std::vector<std::string_view> kept = gateway_.takes_new_start(*config);
   const Result<gateway::Gateway::Options> options = gateway_options(*std::move(config), texts_);
   if (!options.ok()) return refusal(bad_config(options.error()));
@@ -604,8 +605,9 @@ net::HttpResponse GatewayReload::put_in_force(const std::string& text, std::stri
   audit({.who = who, .from = from, .before = before, .error = {}});
   std::string body;
   base::JsonWriter w(body);
+  const auto changes = gateway::config_changes(before, gateway_.effective_config());
   w.begin_object();
-  write_changes(w, before, gateway_.effective_config());
+  write_changes(w, changes.ok() ? *changes : std::vector<gateway::ConfigChange>{});
   w.key("takes_new_start").begin_array();
   for (const std::string& key : last_.takes_new_start) w.string(key);
   w.end_array().end_object();
@@ -640,8 +642,15 @@ std::optional<api::ApiError> GatewayReload::write_in_place(const std::string& te
   if (::stat(file.c_str(), &status) == 0) {
     ::chmod(fresh.c_str(), status.st_mode & 07777);  // its owner may: it has just been written
   }
-  if (::rename(fresh.c_str(), file.c_str()) == 0) return std::nullopt;
-  const std::string why = std::strerror(errno);
+  // What is said to be in force is there after a loss of power, too.
+  const Result<void> on_disk = base::sync_path(fresh);
+  if (on_disk.ok() && ::rename(fresh.c_str(), file.c_str()) == 0) {
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    const Result<void> named = base::sync_path(folder.empty() ? "." : folder);
+    if (!named.ok()) log_.warning(named.error().message);
+    return std::nullopt;
+  }
+  const std::string why = on_disk.ok() ? std::strerror(errno) : on_disk.error().message;
   ::unlink(fresh.c_str());
   return not_writable(file, why);
 }

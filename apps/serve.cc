@@ -122,6 +122,7 @@ Result<server::Server::Options> server_options_of(const cli::Arguments& argument
   options.root_path = arguments.text("--root-path");
   options.sleep_mode = arguments.has("--enable-sleep-mode");
   options.lora_updating = arguments.has("--allow-runtime-lora-updating");
+  options.keeps_blocks = arguments.has("--kv-disk");
   options.console = has_console(arguments);
   return options;
 }

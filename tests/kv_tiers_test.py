@@ -20,6 +20,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+from ports import free_port
+
 PELTON, MODEL = sys.argv[1:3]
 FULL = bool(os.environ.get("PELTON_FULL"))
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
@@ -286,6 +288,18 @@ class Tiers(unittest.TestCase):
             server.kill()
         with Server(*flags, key="root") as server:
             self.assertEqual(server.ask(0, "key-b")[1], 0)
+
+    def test_what_an_unloaded_model_has_left_is_not_said_to_be_erased(self):
+        admin = free_port()
+        with Server(*self.warm_flags(), "--admin-port", str(admin)) as server:
+            server.answers(range(4))
+            server.wait_until_written()
+            gone = urllib.request.Request(f"http://127.0.0.1:{admin}/admin/models/pelton-box?drain_seconds=0", method="DELETE")
+            self.assertEqual(urllib.request.urlopen(gone, timeout=60).status, 200)
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                server.post("/reset_prefix_cache", {})
+            self.assertEqual(refused.exception.code, 503)
+            self.assertIn("has been unloaded and its disk keeps", refused.exception.read().decode())
 
     def test_a_start_that_is_refused_destroys_nothing(self):
         with Server(*self.warm_flags()) as server:

@@ -58,6 +58,32 @@ Result<int> open_alone(const std::string& file) {
   return Error{ErrorCode::kBadConfig, file + ": another process writes it", "audit-log"};
 }
 
+std::string aside_name(const std::string& file, int64_t first) {
+  return fmt::format("{}.{}", file, first);
+}
+
+Error is_in_the_way(const std::string& aside) {
+  return {ErrorCode::kBadConfig,
+          aside +
+              ": a log of before lies where this one's lines are to be put aside; move it away, "
+              "nothing is written over",
+          "audit-log"};
+}
+
+// Never over what lies there.
+Result<void> put_aside(const std::string& file, int64_t first) {
+  const std::string aside = aside_name(file, first);
+  if (::renameat2(AT_FDCWD, file.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0) {
+    return {};
+  }
+  if (errno == EEXIST) return is_in_the_way(aside);
+  if (errno != EINVAL) return io_error(aside, "rename to");
+  // A file system that knows only the other kind.
+  if (::access(aside.c_str(), F_OK) == 0) return is_in_the_way(aside);
+  if (::rename(file.c_str(), aside.c_str()) == 0) return {};
+  return io_error(aside, "rename to");
+}
+
 struct Found {
   AuditHead end;
   int64_t bytes = 0;          // of whole lines
@@ -109,8 +135,7 @@ Result<Found> look_at(const AuditLog::Options& options, base::Log& log) {
   }
   TRY(take_out_torn());
   if (is_due) {
-    const std::string aside = fmt::format("{}.{}", file, first->number);
-    if (::rename(file.c_str(), aside.c_str()) != 0) return io_error(aside, "rename to");
+    TRY(put_aside(file, first->number));
     found.bytes = 0;
     found.is_put_aside = true;
     return found;
@@ -139,6 +164,9 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options, const base::Cl
   TRY_ASSIGN(const int opened, open_alone(options.file));
   base::Descriptor file(opened);
   TRY_ASSIGN(const Found found, look_at(options, log));
+  // Said now, and not when this file is full.
+  const std::string aside = aside_name(options.file, found.end.first);
+  if (::access(aside.c_str(), F_OK) == 0) return is_in_the_way(aside);
   std::unique_ptr<AuditLog> audit(new AuditLog(std::move(options), clock, log, found.end));
   audit->bytes_ = found.bytes;
   audit->file_.reset(file.release());
@@ -178,15 +206,14 @@ Result<void> AuditLog::write_head(const AuditChain& chain) {
 
 // The head says so first: whoever ends between the two is about to put it aside.
 Result<void> AuditLog::begin_file() {
-  const std::string aside = fmt::format("{}.{}", options_.file, chain_.head().first);
   AuditChain next = chain_;
   next.begin_file();
   TRY(write_head(next));
-  if (::rename(options_.file.c_str(), aside.c_str()) != 0) {
-    const Error failed = io_error(aside, "rename to");
+  if (const Result<void> moved = put_aside(options_.file, chain_.head().first); !moved.ok()) {
     TRY(write_head(chain_));
-    return failed;
+    return moved;
   }
+  file_.reset();  // nothing more goes into that one, whatever becomes of the next
   chain_.go_on(next.head());
   bytes_ = 0;
   return reopen();
@@ -195,6 +222,7 @@ Result<void> AuditLog::begin_file() {
 // What was written of a line whose writing failed, or whose head's, is taken out again: the next
 // one follows the one before.
 Result<void> AuditLog::append(const AuditEvent& event) {
+  if (!file_.ok()) TRY(reopen());
   if (bytes_ >= options_.bytes_max) TRY(begin_file());
   AuditChain next = chain_;
   const std::string line = next.append(event);
@@ -239,6 +267,7 @@ void AuditLog::note_often(const AuditEvent& event) {
     found = repeated_.try_emplace(kind, Repeated{.event = std::move(first)}).first;
   }
   ++found->second.count;
+  if (found->second.event.from != event.from) found->second.event.from.clear();  // several
 }
 
 void AuditLog::flush(bool all) {

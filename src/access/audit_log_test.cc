@@ -1,12 +1,15 @@
 #include "access/audit_log.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -104,6 +107,65 @@ TEST_F(AuditLogTest, AFullFileIsPutAsideAndTheChainGoesOn) {
   EXPECT_FALSE(verify(file(), end, true).fault);
   EXPECT_EQ(seen_.back().number, 12);
   EXPECT_TRUE(open(1000).ok());
+}
+
+TEST_F(AuditLogTest, NothingIsWrittenOverALogOfBefore) {
+  {
+    auto audit = open(300);
+    ASSERT_TRUE(audit.ok());
+    ASSERT_TRUE(base::write_file(file() + ".1", "an old log").ok());
+    int written = 0;
+    for (int i = 0; i < 12; ++i) written += (*audit)->note({.who = "ann", .what = "x"}) ? 1 : 0;
+    EXPECT_LT(written, 12);
+    EXPECT_EQ((*audit)->failures(), 12 - written);
+  }
+  EXPECT_EQ(*base::read_file(file() + ".1"), "an old log");
+  EXPECT_FALSE(verify(file(), {}, true).fault);
+  const auto again = open(300);
+  ASSERT_FALSE(again.ok());
+  EXPECT_NE(again.error().message.find(".1: a log of before"), std::string::npos);
+  std::filesystem::remove(file() + ".1");
+  EXPECT_TRUE(open(300).ok());
+}
+
+// No descriptor is left for the next file: what has been put aside stays as it is.
+TEST_F(AuditLogTest, WhatIsPutAsideIsWrittenNoMore) {
+  auto audit = open(300);
+  ASSERT_TRUE(audit.ok());
+  ASSERT_TRUE((*audit)->note({.who = "ann", .what = "first"}));
+  ASSERT_TRUE((*audit)->note({.who = "ann", .what = "second"}));
+  const std::string before = *base::read_file(file());
+  ASSERT_GE(before.size(), 300u);
+  // The head's name can be taken, and the log's cannot: a folder is there as soon as it has gone.
+  std::filesystem::create_directory(file() + ".other");
+  std::atomic<bool> ends = false;
+  std::thread taker([&] {
+    while (!ends && ::renameat2(AT_FDCWD, (file() + ".other").c_str(), AT_FDCWD, file().c_str(),
+                                RENAME_NOREPLACE) != 0) {
+    }
+  });
+  int lost = 0;
+  for (int i = 0; i < 3; ++i) lost += (*audit)->note({.who = "ann", .what = "third"}) ? 0 : 1;
+  ends = true;
+  taker.join();
+  EXPECT_EQ(*base::read_file(file() + ".1"), before);
+  if (lost > 0) std::filesystem::remove(file());
+  EXPECT_TRUE((*audit)->note({.who = "ann", .what = "last"}));
+  EXPECT_EQ(*base::read_file(file() + ".1"), before);
+}
+
+TEST_F(AuditLogTest, OfManyAddressesNoneIsNamed) {
+  {
+    auto audit = open();
+    ASSERT_TRUE(audit.ok());
+    for (const char* from : {"10.0.0.1", "10.0.0.2"}) {
+      (*audit)->note_often({.from = from, .what = "refuse", .result = "401"});
+    }
+  }
+  EXPECT_FALSE(verify(file(), {}, true).fault);
+  ASSERT_EQ(seen_.size(), 1u);
+  EXPECT_EQ(seen_[0].event.from, "");
+  EXPECT_EQ(seen_[0].event.result, "401, 2 times");
 }
 
 TEST_F(AuditLogTest, OneThatIsNotWholeIsNotGoneOnWith) {

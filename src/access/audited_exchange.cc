@@ -58,14 +58,26 @@ AuditEvent audit_event_of(const net::HttpRequest& request, std::string_view coll
   return event;
 }
 
+AuditedExchange::~AuditedExchange() {
+  if (is_noted_) return;
+  event_.result = "begun; its client has left";
+  audit_.note_often(event_);
+}
+
 void AuditedExchange::note(int status, std::string_view body) {
+  is_noted_ = true;
   event_.result = audit_result(status, body);
-  if (status < 300) {
+  if (status < 300 && done_ == Done::kWritten) {
     audit_.note(event_);
-  } else if (!is_nowhere(status, code_of(body))) {
-    event_.detail.clear();
-    audit_.note_often(event_);
+    return;
   }
+  if (is_nowhere(status, code_of(body))) return;
+  event_.detail.clear();
+  // What strangers write there would be as many kinds as they like.
+  if (status == 401 || status == 403) {
+    event_.target.resize(std::min(event_.target.find('?'), event_.target.size()));
+  }
+  audit_.note_often(event_);
 }
 
 void AuditedExchange::send(net::HttpResponse response) {

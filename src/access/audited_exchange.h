@@ -1,10 +1,12 @@
 // The way back of a request that changes something: its answer is a line of the audit log before it
 // is sent. What was done waits for the disk; what was refused is counted (AuditLog::note_often), as
-// anybody may ask for it. Of a path or method that nothing is at there is no line. As the exchange
-// that it stands for; the audit log outlives the listener.
+// anybody may ask for it, and so is what was begun for a client that left before its answer. Of a
+// path or method that nothing is at there is no line. As the exchange that it stands for; the audit
+// log outlives the listener.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,9 +20,13 @@ namespace pelton::access {
 
 class AuditedExchange final : public net::Exchange {
  public:
+  // kCounted: any caller may ask for it as often as it likes, so that nothing waits for the disk.
+  enum class Done : uint8_t { kWritten, kCounted };
   // `event`: all but its date and result.
-  AuditedExchange(std::shared_ptr<net::Exchange> exchange, AuditLog& audit, AuditEvent event)
-      : exchange_(std::move(exchange)), audit_(audit), event_(std::move(event)) {}
+  AuditedExchange(std::shared_ptr<net::Exchange> exchange, AuditLog& audit, AuditEvent event,
+                  Done done = Done::kWritten)
+      : exchange_(std::move(exchange)), audit_(audit), event_(std::move(event)), done_(done) {}
+  ~AuditedExchange() override;
 
   void send(net::HttpResponse response) override;
   void start_stream(int status, net::HttpHeaders headers) override;
@@ -51,6 +57,8 @@ class AuditedExchange final : public net::Exchange {
   const std::shared_ptr<net::Exchange> exchange_;
   AuditLog& audit_;
   AuditEvent event_;
+  const Done done_;
+  bool is_noted_ = false;
 };
 
 bool is_reading(const net::HttpRequest& request);  // GET, HEAD, OPTIONS

@@ -55,6 +55,32 @@ TEST(AuditedExchange, AnAnswerIsALineBeforeItIsSent) {
   EXPECT_EQ(refused, (std::vector<std::string>{"failed: 502", "refused: 404 worker_not_found"}));
 }
 
+TEST(AuditedExchange, WhoseClientLeavesIsALineToo) {
+  TestAuditLog audit;
+  {
+    AuditedExchange exchange(std::make_shared<TestExchange>(), *audit.log,
+                             audit_event_of(request("POST", "/erase_tenant", "tenant=a"), {}));
+  }
+  const std::vector<AuditEvent> events = audit.close();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].target, "/erase_tenant?tenant=a");
+  EXPECT_EQ(events[0].result, "begun; its client has left");
+}
+
+TEST(AuditedExchange, StrangersAndCallersAreCounted) {
+  TestAuditLog audit;
+  for (int i = 0; i < 100; ++i) {
+    const net::HttpRequest asked = request("POST", "/erase_tenant", "tenant=" + std::to_string(i));
+    AuditedExchange(std::make_shared<TestExchange>(), *audit.log, audit_event_of(asked, {}))
+        .send({.status = 401, .body = R"({"error":{"code":"invalid_api_key"}})"});
+    AuditedExchange(std::make_shared<TestExchange>(), *audit.log,
+                    audit_event_of(request("POST", "/wake_up"), {}),
+                    AuditedExchange::Done::kCounted)
+        .send({.status = 200});
+  }
+  EXPECT_LE(audit.close().size(), 6u);
+}
+
 TEST(AuditedExchange, WhatIsNamedIsCut) {
   const AuditEvent event = audit_event_of(request("POST", "/" + std::string(1 << 20, 'x')), {});
   EXPECT_LE(event.target.size(), 200u);

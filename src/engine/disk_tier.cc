@@ -339,10 +339,15 @@ void DiskTier::note_outcome(const kv::TransferResult& result, const kv::BlockTra
 
 // What it answers after seconds it has answered, and is none the better for it.
 bool DiskTier::is_slow(const kv::TransferResult& read, int64_t now_ns) {
-  if (now_ns - watched_since_ns_ > kWatchedNs) {
+  // Of a disk whose reads take longer than that, each behind the other, two are enough all the
+  // same.
+  const bool was_idle = now_ns - read.ns - watched_until_ns_ > kWatchedNs;
+  const bool is_over = now_ns - watched_since_ns_ > kWatchedNs;
+  if (is_over && (was_idle || watched_reads_ >= kSlowReadsMin)) {
     watched_since_ns_ = now_ns - std::min(read.ns, kWatchedNs);
     watched_reads_ = slow_reads_ = 0;
   }
+  watched_until_ns_ = now_ns;
   ++watched_reads_;
   if (read.ns > kSlowReadNs) ++slow_reads_;
   return slow_reads_ >= kSlowReadsMin && slow_reads_ * kSlowShare > watched_reads_;

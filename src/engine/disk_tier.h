@@ -134,6 +134,7 @@ class DiskTier {
   int failures_ = 0;  // one after the other
   // Reads since then, and those of them that took far too long.
   int64_t watched_since_ns_ = 0;
+  int64_t watched_until_ns_ = 0;  // the end of the last read
   int64_t watched_reads_ = 0;
   int64_t slow_reads_ = 0;
   int64_t off_until_ns_ = 0;

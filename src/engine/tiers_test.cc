@@ -78,6 +78,7 @@ class Tiers : public testing::Test {
       if (executor_->disk() != nullptr) {
         if (!holds_results_) {
           for (const kv::TransferResult& result : executor_->disk()->take_results()) {
+            if (one_after_the_other_) now_ns_ += transfer_ns_;
             scheduler_->finish_transfer(
                 {.id = result.id, .outcome = result.outcome, .ns = transfer_ns_}, now_ns_);
           }
@@ -113,6 +114,7 @@ class Tiers : public testing::Test {
   Outcome write_outcome_ = Outcome::kDone;
   bool fails_copies_ = false;
   bool holds_results_ = false;
+  bool one_after_the_other_ = false;
   int64_t transfer_ns_ = 0;
   int64_t step_ns_ = 0;
   int64_t now_ns_ = 0;
@@ -218,6 +220,16 @@ TEST_F(Tiers, a_disk_of_slow_reads_is_left_alone_for_a_while) {
   EXPECT_GT(transfers_.size(), tried) << "it is not asked again";
   for (uint64_t other = 2; other < 12; ++other) run(other);
   EXPECT_EQ(disk().times_off, 1) << "one slow time is held against it for ever";
+}
+
+TEST_F(Tiers, the_slowest_disk_is_left_alone_too) {
+  make(capacity(40, 400), kv::DiskWrites::kAll);
+  const Answer first = run(1);
+  for (uint64_t other = 2; other < 12; ++other) run(other);
+  transfer_ns_ = 11'000'000'000;  // each takes longer than what is watched
+  one_after_the_other_ = true;
+  EXPECT_EQ(run(1).tokens, first.tokens);
+  EXPECT_GE(disk().times_off, 1);
 }
 
 // A file system that became read-only under it: reads go on, and nobody waits for a write.

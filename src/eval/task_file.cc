@@ -244,7 +244,7 @@ int choices_in(const std::string& question) {
     const size_t first = question.find_first_not_of(" \t(*[", begin);
     if (first == std::string::npos) break;
     const bool is_marked = first + 1 < question.size() &&
-                           std::string_view(").:]*").find(question[first + 1]) != std::string::npos;
+                           std::string_view(").]*").find(question[first + 1]) != std::string::npos;
     if (question[first] == next && is_marked) ++next;
     begin = std::min(question.find('\n', begin), question.size() - 1) + 1;
   }

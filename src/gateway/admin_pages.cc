@@ -288,8 +288,10 @@ net::HttpResponse erased_answer(const Fleet::Erased& erased) {
   std::string body;
   base::JsonWriter w(body);
   w.begin_object().key("workers").integer(erased.workers).key("failed").begin_array();
-  for (const std::string& name : erased.failed) w.string(name);
-  w.end_array().end_object();
+  for (const Fleet::Erased::Failed& one : erased.failed) w.string(one.name);
+  w.end_array().key("reasons").begin_object();
+  for (const Fleet::Erased::Failed& one : erased.failed) w.key(one.name).string(one.reason);
+  w.end_object().end_object();
   net::HttpResponse answer = net::json_response(std::move(body));
   if (!erased.failed.empty()) answer.status = 502;
   return answer;

@@ -206,12 +206,17 @@ class Fleet {
   Result<void> set_role(std::string_view name, cluster::WorkerRole role);
   // No worker of ours finds anything any more of what was computed for this tenant (none: for
   // anybody), in any tier; of all that is kept of a tenant, also of what is stored of it. `done`:
-  // once all have answered, some seconds later at most (a minute, where stores are erased); on a
-  // thread of the client's, or here where there is none.
+  // once all have answered, a minute later at most; on a thread of the client's, or here where
+  // there is none.
   enum class EraseWhat { kComputed, kKept };
   struct Erased {
-    int workers = 0;                  // that have done it
-    std::vector<std::string> failed;  // that have not said so
+    int workers = 0;  // that have done it
+    // That have not said so.
+    struct Failed {
+      std::string name;
+      std::string reason;
+    };
+    std::vector<Failed> failed;
   };
   void erase(EraseWhat what, const std::optional<std::string>& tenant,
              std::function<void(const Erased&)> done);

@@ -1,18 +1,24 @@
 // The part of gateway::Fleet that has workers forget what they have computed, or all that they keep
 // of a tenant.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/json.h"
 #include "gateway/fleet.h"
 #include "net/url.h"
 
 namespace pelton::gateway {
 namespace {
 
-constexpr std::chrono::milliseconds kAnswerMax{4'000};
-constexpr std::chrono::milliseconds kErasedMax{60'000};  // of files that are many
+// Once the running step has ended and the disk is written, or of files that are many.
+constexpr std::chrono::milliseconds kErasedMax{60'000};
+constexpr size_t kAnswerMax = 4096;  // of what is kept of an answer
+constexpr size_t kReasonMax = 300;
 
 // Of the calls that are made together.
 struct Waited {
@@ -21,6 +27,22 @@ struct Waited {
   Fleet::Erased erased;
   std::function<void(const Fleet::Erased&)> done;
 };
+
+// Of one worker's call.
+struct Answered {
+  int status = 0;
+  std::string body;  // its beginning
+};
+
+// What the worker says, or why it says nothing.
+std::string reason_of(const Result<void>& result, const Answered& answered) {
+  if (!result.ok()) return result.error().message;
+  const Result<Json> body = Json::parse(answered.body);
+  const Json* const error = body.ok() ? body->find("error") : nullptr;
+  std::string reason = error == nullptr ? "" : error->string("message").value_or("");
+  if (reason.size() > kReasonMax) reason.clear();
+  return reason.empty() ? fmt::format("it answers {}", answered.status) : reason;
+}
 
 }  // namespace
 
@@ -43,23 +65,29 @@ void Fleet::erase(EraseWhat what, const std::optional<std::string>& tenant,
     }
   }
   const auto waited = std::make_shared<Waited>();
-  waited->erased.failed.assign(regions.begin(), regions.end());
+  for (const std::string& region : regions) {
+    waited->erased.failed.push_back({.name = region, .reason = "ask its own gateway"});
+  }
   if (calls.empty()) return done(waited->erased);
   waited->open = calls.size();
   waited->done = std::move(done);
   for (auto& [name, call] : calls) {
-    call.whole_time_max = is_all ? kErasedMax : kAnswerMax;
+    call.whole_time_max = kErasedMax;
     call.repeatable = true;
-    const auto status = std::make_shared<int>(0);
+    const auto answered = std::make_shared<Answered>();
     net::HttpCallEvents events;
-    events.on_head = [status](int got, const net::HttpHeaders&) { *status = got; };
-    events.on_body = [](std::string_view) {};
-    events.on_done = [waited, status, name = name](const Result<void>& result) {
-      const bool is_done = result.ok() && *status == 200;
+    events.on_head = [answered](int got, const net::HttpHeaders&) { answered->status = got; };
+    events.on_body = [answered](std::string_view bytes) {
+      answered->body += bytes.substr(0, kAnswerMax - std::min(kAnswerMax, answered->body.size()));
+    };
+    events.on_done = [waited, answered, name = name](const Result<void>& result) {
+      const bool is_done = result.ok() && answered->status == 200;
       {
         std::lock_guard lock(waited->mutex);
         if (is_done) ++waited->erased.workers;
-        if (!is_done) waited->erased.failed.push_back(name);
+        if (!is_done) {
+          waited->erased.failed.push_back({.name = name, .reason = reason_of(result, *answered)});
+        }
         if (--waited->open > 0) return;
       }
       waited->done(waited->erased);

@@ -273,6 +273,12 @@ std::string Fleet::role_trouble(const Worker& worker, int64_t now_ns) const {
   const bool any = std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& other) {
     return decodes(other) && understands(other->record, worker.record);
   });
+  const bool can_be_reached = std::ranges::any_of(
+      workers_, [&](const auto& other) { return decodes(other) && other->record.kv_port > 0; });
+  if (!can_be_reached) {
+    return "it computes prompts only, and no worker that goes on with answers has a KV port "
+           "(--kv-port)";
+  }
   return any ? ""
              : "it computes prompts only, and its blocks are of no use to any worker that goes on "
                "with answers: their kernels, weights, KV type or block size differ";

@@ -30,6 +30,13 @@ bool is_resident(const Fleet::Row& row, const std::string& name) {
                          row.load.adapters.end();
 }
 
+const PoolConfig* pool_named(const GatewayConfig& config, const std::string& name) {
+  const auto found = std::ranges::find(config.pools, name, &PoolConfig::name);
+  return found == config.pools.end() ? nullptr : &*found;
+}
+
+constexpr int64_t kSlotsMax = 16'384;  // of an answer
+
 }  // namespace
 
 std::optional<net::HttpResponse> Gateway::list_of_other_api(const net::HttpRequest& request,
@@ -45,12 +52,16 @@ std::optional<net::HttpResponse> Gateway::list_of_other_api(const net::HttpReque
 // Those that a worker has in its memory now.
 std::string Gateway::ollama_ps(const Asker& asker) const {
   std::vector<Fleet::Row> rows = fleet_.rows();
+  const Config settings = config();
   std::erase_if(rows,
                 [](const Fleet::Row& row) { return row.state != cluster::WorkerState::kReady; });
   std::vector<api::OllamaModel> running;
   for (const api::ModelCard& card : models(asker)) {
-    const bool is_there =
-        std::ranges::any_of(rows, [&](const Fleet::Row& row) { return is_resident(row, card.id); });
+    const bool is_there = std::ranges::any_of(rows, [&](const Fleet::Row& row) {
+      const PoolConfig* const pool = pool_named(settings->config, row.pool);
+      return pool != nullptr && may_use(settings->config, asker, *pool, card.id) &&
+             is_resident(row, card.id);
+    });
     if (is_there) running.push_back(ollama_model(card));
   }
   return api::ollama_ps_body(running, std::vector<int64_t>(running.size(), INT64_MAX));
@@ -65,9 +76,13 @@ net::HttpResponse Gateway::llama_slots(const net::HttpRequest& request, const As
     });
   });
   std::vector<api::LlamaSlots> all;
+  int64_t left = kSlotsMax;
   for (const Fleet::Row& row : fleet_.rows()) {
     const bool is_pools = pool != settings->config.pools.end() && row.pool == pool->name;
-    if (!is_pools || row.state != cluster::WorkerState::kReady) continue;
+    // Of other servers nobody knows how many they have.
+    if (!is_pools || row.kind != WorkerKind::kPelton) continue;
+    if (row.state != cluster::WorkerState::kReady || row.record.slots > left) continue;
+    left -= row.record.slots;
     all.push_back({.count = row.record.slots,
                    .running = row.load.running,
                    .context_tokens = row.record.context_tokens});

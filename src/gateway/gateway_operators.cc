@@ -53,6 +53,8 @@ api::ApiError Gateway::noted(const net::HttpRequest& request, const Asker& asker
   std::string region(asker.region);
   if (region.empty()) region = request.headers.get(kRegionHeader);
   if (region.empty()) region = request.headers.get(kRegionStaysHeader);
+  // Or each name that a client thinks of would be a line.
+  if (region != asker.region && !config()->config.regions.has(region)) region = "an unknown region";
   audit_->note_often({.who = std::string(asker.tenant),
                       .from = access::address_of(request),
                       .what = "refuse by residency",

@@ -238,7 +238,7 @@ void Relay::wait_for_worker() {
     return attempt();
   }
   if (overdue) {
-    if (attempt_ == 0) note_refused_region("408 deadline_exceeded");
+    note_refused_region("408 deadline_exceeded");
     return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
   }
   if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {

@@ -82,6 +82,8 @@ void Relay::note_over(ArmFigures::Outcome outcome, int status) {
 
 void Relay::note_refused_region(std::string_view result) const {
   if (services_.audit == nullptr || request_.region.empty()) return;
+  // Where nobody is there at all, or an answer has broken off, its region is not why.
+  if (attempt_ > 0 || services_.fleet.supply(request_.pool).ready == 0) return;
   services_.audit->note_often({.who = request_.principal.tenant,
                                .from = access::address_of(request_.http),
                                .what = "refuse by residency",

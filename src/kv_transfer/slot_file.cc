@@ -94,7 +94,9 @@ Result<void> check_folder(const std::string& folder) {
   if (::stat(folder.c_str(), &info) != 0) return refused(std::strerror(errno));
   if (!S_ISDIR(info.st_mode)) return refused("not a directory");
   if ((info.st_mode & (S_IWOTH | S_IWGRP)) != 0) {
-    return refused("others may write there; chmod go-w it");
+    return refused(
+        "others may write there; chmod go-w it, or name a folder below it that only this "
+        "user may write (mkdir -m 700)");
   }
   return {};
 }

@@ -36,11 +36,12 @@ void add_names(const net::HttpRequest& request, access::AuditEvent& event) {
 
 std::shared_ptr<net::Exchange> audited_as(const net::HttpRequest& request,
                                           const std::shared_ptr<net::Exchange>& exchange,
-                                          std::string_view who, access::AuditLog& audit) {
+                                          std::string_view who, access::AuditLog& audit,
+                                          access::AuditedExchange::Done done) {
   access::AuditEvent event = access::audit_event_of(request, {});
   event.who = who;
   add_names(request, event);
-  return std::make_shared<access::AuditedExchange>(exchange, audit, std::move(event));
+  return std::make_shared<access::AuditedExchange>(exchange, audit, std::move(event), done);
 }
 
 }  // namespace
@@ -62,15 +63,18 @@ std::shared_ptr<net::Exchange> audited(const net::HttpRequest& request,
   const std::optional<access::Principal> caller =
       services.access_control.identify(access::AccessControl::credentials_of(request.headers));
   std::string who;
-  if (caller) who = caller->tenant.empty() && caller->is_admin ? "an operator" : caller->tenant;
-  return audited_as(request, exchange, who, *audit);
+  const bool is_known = caller && !caller->account.empty();  // where a key is asked for at all
+  if (is_known) who = caller->tenant.empty() && caller->is_admin ? "an operator" : caller->tenant;
+  using Done = access::AuditedExchange::Done;
+  const bool is_operators = match.endpoint->access == Endpoint::Access::kAdminKey;
+  return audited_as(request, exchange, who, *audit, is_operators ? Done::kWritten : Done::kCounted);
 }
 
 std::shared_ptr<net::Exchange> audited_command(const net::HttpRequest& request,
                                                const std::shared_ptr<net::Exchange>& exchange,
                                                std::string_view who, access::AuditLog* audit) {
   if (audit == nullptr || access::is_reading(request)) return exchange;
-  return audited_as(request, exchange, who, *audit);
+  return audited_as(request, exchange, who, *audit, access::AuditedExchange::Done::kWritten);
 }
 
 }  // namespace pelton::server

@@ -32,29 +32,38 @@ Result<std::string> read_tenant(const Call& call) {
                "?tenant= says whose; empty, what a server without keys has kept", "tenant"};
 }
 
+std::string unloaded(std::string_view id) {
+  return fmt::format(
+      "The model '{}' has been unloaded and its disk keeps what it has computed: stop this server "
+      "and use 'pelton kv erase'",
+      id);
+}
+
 net::HttpResponse erased_body(int64_t responses, int64_t batches) {
   return json_reply(fmt::format("{{\"success\":true,\"responses\":{},\"files_and_batches\":{}}}",
                                 responses, batches));
 }
 
-// Of a model that is not in memory a disk may keep what nobody here can erase: of one that sleeps,
-// and of one that is being loaded, which may have read it.
-std::string not_reached(const ModelCatalogue& catalogue) {
+// Of a model that is not in memory a disk may keep what nobody here can erase: of one that sleeps
+// or has been unloaded, and of one that is being loaded, which may have read it.
+std::string not_reached(const ModelCatalogue::Table& table, bool start_keeps_blocks) {
   using State = ModelCatalogue::State;
-  const auto table = catalogue.table();
-  for (const ModelCatalogue::Entry& entry : table->entries) {
-    if (entry.state == State::kLoading || entry.state == State::kWaking) {
+  for (const ModelCatalogue::Entry& entry : table.entries) {
+    const bool keeps = entry.keeps_blocks && entry.unloading.expired();
+    const bool loads = entry.state == State::kLoading && entry.at_start && start_keeps_blocks;
+    if (loads || (entry.state == State::kWaking && keeps)) {
       return fmt::format("The model '{}' is being loaded; ask again when it is there",
                          entry.names.id);
     }
-    if (entry.state == State::kAsleep && entry.keeps_blocks && entry.unloading.expired()) {
+    if (entry.state == State::kAsleep && keeps) {
       return fmt::format(
           "The model '{}' sleeps and its disk keeps what it has computed: wake it, "
           "or stop this server and use 'pelton kv erase'",
           entry.names.id);
     }
+    if (entry.state == State::kUnloading && keeps) return unloaded(entry.names.id);
   }
-  return {};
+  return table.left_blocks.empty() ? "" : unloaded(table.left_blocks);
 }
 
 void erase_stored(Call call, Services& services, const std::string& tenant) {
@@ -78,8 +87,9 @@ void erase_stored(Call call, Services& services, const std::string& tenant) {
 
 void forget_computed(Call call, Services& services, const std::optional<std::string>& tenant,
                      std::function<void(Call call)> then) {
-  const auto models = services.catalogue.held();  // from now on none of them goes to sleep unseen
-  const std::string trouble = not_reached(services.catalogue);
+  const auto table = services.catalogue.table();
+  const auto models = table->held();  // from now on none of them goes to sleep unseen
+  const std::string trouble = not_reached(*table, services.options.keeps_blocks);
   if (!trouble.empty()) return call.send(not_ready(trouble));
   if (models.empty()) return then(std::move(call));
   const auto submit = [&](const WorkDone& done) -> Result<CancelWork> {
@@ -88,7 +98,7 @@ void forget_computed(Call call, Services& services, const std::optional<std::str
       const auto one = [joined](const Result<void>& erased) { joined->one(erased); };
       tenant ? model->engine.erase_tenant(*tenant, one) : model->engine.reset_prefix_cache(one);
     }
-    return CancelWork([] {});  // it is done, though nobody waits for it
+    return CancelWork();  // what was begun is brought to its end, though nobody waits for it
   };
   wait_for_work(
       std::move(call), submit,

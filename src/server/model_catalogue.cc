@@ -88,6 +88,16 @@ bool ModelCatalogue::Table::has_adapters() const {
   return std::ranges::any_of(entries, [](const Entry& entry) { return entry.adapters != nullptr; });
 }
 
+std::vector<std::shared_ptr<const ServedModel>> ModelCatalogue::Table::held() const {
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  for (const Entry& entry : entries) {
+    std::shared_ptr<const ServedModel> model =
+        entry.state == State::kServing ? entry.model : entry.unloading.lock();
+    if (model != nullptr) models.push_back(std::move(model));
+  }
+  return models;
+}
+
 ModelCatalogue::Entry* ModelCatalogue::entry_of(Table& table, std::string_view id) {
   const auto found =
       std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.names.id == id; });
@@ -234,6 +244,7 @@ void ModelCatalogue::woken(std::shared_ptr<ServedModel> model, int64_t wake_ns) 
   Entry* const entry = entry_of(table, model->id);
   CHECK(entry != nullptr && entry->state == State::kWaking, "who has been woken was to be");
   entry->state = State::kServing;
+  entry->keeps_blocks = false;
   model->created = entry->created;
   if (model->state != nullptr) model->state->refusals = entry->refusals;
   entry->adapters = model->adapters;
@@ -257,7 +268,9 @@ void ModelCatalogue::sleep_on(std::string_view id, Error error) {
 void ModelCatalogue::remove(std::string_view id) {
   const std::lock_guard lock(changing_);
   Table table = *table_.load();
-  std::erase_if(table.entries, [&](const Entry& entry) { return entry.names.id == id; });
+  const Entry* const entry = entry_of(table, id);
+  if (entry != nullptr && entry->keeps_blocks) table.left_blocks = entry->names.id;
+  std::erase_if(table.entries, [&](const Entry& one) { return one.names.id == id; });
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
 
@@ -287,17 +300,6 @@ std::vector<std::shared_ptr<const ServedModel>> ModelCatalogue::serving() const 
   std::vector<std::shared_ptr<const ServedModel>> models;
   for (const Entry& entry : table->entries) {
     if (entry.state == State::kServing) models.push_back(entry.model);
-  }
-  return models;
-}
-
-std::vector<std::shared_ptr<const ServedModel>> ModelCatalogue::held() const {
-  const std::shared_ptr<const Table> table = table_.load();
-  std::vector<std::shared_ptr<const ServedModel>> models;
-  for (const Entry& entry : table->entries) {
-    std::shared_ptr<const ServedModel> model =
-        entry.state == State::kServing ? entry.model : entry.unloading.lock();
-    if (model != nullptr) models.push_back(std::move(model));
   }
   return models;
 }

@@ -34,7 +34,7 @@ class ModelCatalogue {
     Names names;
     State state = State::kLoading;
     bool at_start = false;      // the server began with it
-    bool keeps_blocks = false;  // kAsleep, kWaking: its disk has what it has computed
+    bool keeps_blocks = false;  // not kServing: its disk has what it has computed
     // kServing: held. Empty otherwise: nobody is to find what goes away.
     std::shared_ptr<const ServedModel> model = {};
     // kUnloading, kAsleep: while anybody is answered by it.
@@ -62,6 +62,9 @@ class ModelCatalogue {
     // that came later; empty where there were several. Whoever left the name out would otherwise be
     // answered by another model because one could not be loaded, or was unloaded.
     std::string default_id;
+    // One that was unloaded and whose disk has what it computed, which nobody here can erase;
+    // empty: there is none.
+    std::string left_blocks;
 
     // Those of the start have not all been tried.
     bool starting() const;
@@ -74,6 +77,8 @@ class ModelCatalogue {
     const Entry* find_adapters_of(std::string_view name) const;
     std::vector<const Entry*> all_adapters_of(std::string_view name) const;
     bool has_adapters() const;
+    // Those that serve, and those that go away while anybody is answered by them.
+    std::vector<std::shared_ptr<const ServedModel>> held() const;
   };
 
   static constexpr size_t kEntriesMax = 64;
@@ -112,8 +117,7 @@ class ModelCatalogue {
   // it can only be this one or nothing. Null otherwise.
   std::shared_ptr<const ServedModel> only() const;
   std::vector<std::shared_ptr<const ServedModel>> serving() const;
-  // And those that are being unloaded while anybody is answered by them.
-  std::vector<std::shared_ptr<const ServedModel>> held() const;
+  std::vector<std::shared_ptr<const ServedModel>> held() const { return table()->held(); }
   // As it is now; never null.
   std::shared_ptr<const Table> table() const { return table_.load(); }
 

@@ -69,6 +69,7 @@ struct Services {
     int64_t beside_bytes_min = int64_t{64} << 10;
     bool sleep_mode = false;     // whether callers may put models to sleep
     bool lora_updating = false;  // whether they may load and unload adapters
+    bool keeps_blocks = false;   // a model of the start keeps what it computes on a disk
     bool console = true;         // whether /console is answered
     // A prompt is on its way to its model's engine; on net threads. Empty: nobody asks.
     std::function<void(const ServedModel& model, const request::GenerationRequest& request)>

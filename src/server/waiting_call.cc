@@ -61,6 +61,7 @@ void wait_for_work(Call call, const SubmitWork& submit,
   if (!submitted.ok()) {
     return then(*std::exchange(waiting->call, std::nullopt), submitted.error());
   }
+  if (!*submitted) return;
   exchange->on_closed([cancel = *std::move(submitted), waiting] {
     cancel();
     waiting->call.reset();

@@ -16,7 +16,7 @@ WorkPool::Options preparation_pool_options();
 // Has `submit` begin the work; `done`, which it is given, may be called on any thread, once, and
 // brings the call back: `then` gets it on its net thread, with the error of a work that never came
 // to its end. A call that cannot be submitted comes back at once. If its client leaves, the work is
-// cancelled, by what `submit` has given, and the call dropped.
+// cancelled, by what `submit` has given, and the call dropped; where that is empty both go on.
 using WorkDone = std::function<void(std::optional<Error> error)>;
 using CancelWork = std::function<void()>;
 using SubmitWork = std::function<Result<CancelWork>(WorkDone done)>;
