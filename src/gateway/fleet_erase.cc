@@ -35,7 +35,7 @@ struct Answered {
 };
 
 // What the worker says, or why it says nothing.
-std::string reason_of(const Result<void>& result, const Answered& answered) {
+std::string why_not_erased(const Result<void>& result, const Answered& answered) {
   if (!result.ok()) return result.error().message;
   const Result<Json> body = Json::parse(answered.body);
   const Json* const error = body.ok() ? body->find("error") : nullptr;
@@ -86,7 +86,8 @@ void Fleet::erase(EraseWhat what, const std::optional<std::string>& tenant,
         std::lock_guard lock(waited->mutex);
         if (is_done) ++waited->erased.workers;
         if (!is_done) {
-          waited->erased.failed.push_back({.name = name, .reason = reason_of(result, *answered)});
+          waited->erased.failed.push_back(
+              {.name = name, .reason = why_not_erased(result, *answered)});
         }
         if (--waited->open > 0) return;
       }
