@@ -105,7 +105,8 @@ cli::Verb stop_verb() {
       .summary = "Ends servers that run on this machine; running answers have their time to end.",
       .about = "As SIGTERM does: what is being answered has the server's --drain-seconds to end.",
       .positionals = {{.name = "WHICH",
-                       .help = "a model that it serves, its PID or its URL, as 'pelton ps' lists them",
+                       .help =
+                           "a model that it serves, its PID or its URL, as 'pelton ps' lists them",
                        .required = false}},
       .flags = {{.name = "--all",
                  .help = "every server on this machine",

@@ -191,7 +191,8 @@ cli::Verb transcribe_verb() {
           "--mel-out and the others write what the first window comes to, as float32, and\n"
           "nothing else is done.",
       .positionals = {{"MODEL", "a model folder or a hub id"},
-                      {"FILE", "a file with sound: WAV, FLAC, MP3, Ogg and others; -: standard input"}},
+                      {"FILE",
+                       "a file with sound: WAV, FLAC, MP3, Ogg and others; -: standard input"}},
       .flags =
           {
               {.name = "--language",

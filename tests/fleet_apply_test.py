@@ -134,7 +134,7 @@ class Apply(unittest.TestCase):
                 self.assertEqual(applied.stderr, checked.stderr.replace(str(file), str(self.config)))
         self.assertEqual(self.config.read_text(), self.head + POOLS)
 
-    def test_of_two_who_write_at_once_one_is_told(self):
+    def test_of_two_who_write_at_once_one_is_refused(self):
         etag = self.ask("GET", "/v1/config")[2]
         texts = [self.head + f"retries = {i}\n" + POOLS for i in range(3, 7)]
         with concurrent.futures.ThreadPoolExecutor(4) as pool:

@@ -9,7 +9,7 @@
 namespace pelton::gateway {
 namespace {
 
-// Below which one of many is told something: "/v1/workers/NAME/drain".
+// Below which one of many gets a command: "/v1/workers/NAME/drain".
 constexpr std::array<std::string_view, 2> kCollections = {"/v1/workers/", "/v1/rollouts/"};
 
 // Ending in '/': all below it.

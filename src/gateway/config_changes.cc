@@ -87,7 +87,7 @@ void add_objects(const TomlNode& tree, std::vector<Object>& objects) {
 }
 
 // Each by itself, as no file is so long as all of them with what they leave out may be. Two of one
-// name are told apart by their order.
+// name are distinguished by their order.
 Result<std::vector<Object>> objects_of(std::string_view text) {
   std::vector<Object> objects;
   for (const std::string_view part : split_config(text)) {

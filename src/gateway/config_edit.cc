@@ -77,7 +77,7 @@ Result<std::string> name_of(std::string_view text, std::string_view kind, const 
   };
   const Result<TomlNode> tree = cli::parse_toml(text, file);
   if (!tree.ok()) {
-    return refused("cannot be told from what stands beside it: edit the file as a whole");
+    return refused("cannot be distinguished from what stands beside it: edit the file as a whole");
   }
   if (tree->members.size() != 1 || tree->members.front().name != kind) {
     return refused("is not by itself: edit the file as a whole");

@@ -1,4 +1,4 @@
-// Any text is told apart into objects that together are the text, of which each put in its own
+// Any text is split into objects that together are the text, of which each put in its own
 // place changes nothing; or it is refused.
 #include <cstdint>
 #include <string>

@@ -225,10 +225,8 @@ void Relay::wait_for_worker() {
   begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
-  const bool is_held = request_.gate && !waits_for_trial_ && !overdue &&
-                       services_.fleet.supply(request_.pool).ready == 0;
-  if (is_held) return hold();
   const bool is_empty = services_.fleet.supply(request_.pool).ready == 0;
+  if (request_.gate && !waits_for_trial_ && !overdue && is_empty) return hold();
   if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
     if (request_.other_pools.empty()) return send_refusal();
