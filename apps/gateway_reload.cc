@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/audit_chain.h"
 #include "access/audited_exchange.h"
 #include "api/error.h"
 #include "apps/input.h"
@@ -162,6 +163,20 @@ std::vector<std::string> keys_shown(const std::string& file) {
   }
   std::ranges::sort(shown);
   return shown;
+}
+
+// What an audit line has room for; a digest that stands behind it must not be cut.
+void leave_room_for_digest(std::vector<std::string>& detail) {
+  constexpr size_t kRoom = access::AuditChain::kDetailMax - 256;
+  size_t bytes = 0;
+  for (size_t i = 0; i < detail.size(); ++i) {
+    bytes += detail[i].size();
+    if (bytes <= kRoom) continue;
+    const size_t more = detail.size() - i;
+    detail.resize(i);
+    detail.push_back(fmt::format("and {} more", more));
+    return;
+  }
 }
 
 // "+ key 3fa1... acme rpm=5".
@@ -480,7 +495,6 @@ void GatewayReload::audit(const Change& change) {
       .result = change.error.empty() ? "done" : fmt::format("refused: {}", change.error)};
   if (change.error.empty()) {
     const std::string after = gateway_.effective_config();
-    event.detail.push_back("config " + base::sha256(after));  // of many changes the end is cut
     const auto changes = gateway::config_changes(change.before, after);
     if (!changes.ok()) event.detail.push_back("not to be named: " + changes.error().message);
     if (changes.ok()) {
@@ -489,6 +503,8 @@ void GatewayReload::audit(const Change& change) {
     std::vector<std::string> keys = keys_shown(keys_file_);
     add_changed_keys(keys_, keys, event.detail);
     keys_ = std::move(keys);
+    leave_room_for_digest(event.detail);
+    event.detail.push_back("config " + base::sha256(after));
   }
   gateway_.audit()->note(std::move(event));
 }

@@ -334,7 +334,7 @@ class Eval(unittest.TestCase):
             # Fewer of the same are some that both have.
             self.assertIn("before: " + before, pelton(*words[:-1], "4", "--against", before))
             said = " ".join(pelton(*words, "--temperature", "1", "--against", before, "--html", page).split())
-            self.assertIn("not asked or served alike: temperature 0, now 1", said)
+            self.assertIn("not asked or served alike: temperature 0.0, now 1.0", said)
             with open(page, encoding="utf-8") as file:
                 self.assertIn("temperature 0, now 1", file.read())
             with open(before, encoding="utf-8") as file:
