@@ -364,6 +364,25 @@ class Videos(Media):
         painter.fault, painter.content_bytes = None, 8 << 20
         self.assertEqual(self.raw("GET", f"{VIDEOS}/{done}/content")[0], 502, "larger than result_bytes_max, as its head says")
 
+    def test_a_worker_that_is_away_keeps_its_videos(self):
+        painters = [Painter(), Painter()]
+        self.start({"paint": (painters, {})})
+        job = self.begin(num_frames=1)
+        home = next(one for one in painters if one.videos)
+        self.wait(lambda: self.state(job)["status"] == "completed")
+        home.away = True
+        for _ in range(3):
+            self.error(503, self.ask("GET", f"{VIDEOS}/{job}"), "worker_away")
+        self.wait(lambda: any(row["state"] != "ready" for row in self.rows()))
+        self.error(503, self.ask("GET", f"{VIDEOS}/{job}/content"), "worker_away")
+        home.away = False
+        self.wait(lambda: all(row["state"] == "ready" for row in self.rows()))
+        self.assertEqual(self.state(job)["status"], "completed")
+        home.videos.clear()
+        missed = sum(one.missed for one in painters)
+        self.assertEqual(self.ask("GET", f"{VIDEOS}/{job}")[0], 404)
+        self.assertEqual(sum(one.missed for one in painters), missed + 1, "it knows best")
+
     def test_a_video_is_its_tenants(self):
         keys = self.folder / "keys"
         keys.write_text("key-a acme\nkey-b\nkey-c\n")

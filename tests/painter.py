@@ -56,7 +56,7 @@ class Painter(http.server.ThreadingHTTPServer):
 
     def __init__(self, model="paint", loras=(), unit_s=0.0005, content_bytes=1 << 20):
         self.model, self.loras, self.unit_s, self.content_bytes = model, loras, unit_s, content_bytes
-        self.fault, self.asked, self.left, self.missed, self.sent = None, [], 0, 0, 0
+        self.fault, self.asked, self.left, self.missed, self.sent, self.away = None, [], 0, 0, 0, False
         self.videos, self.lock, self.brush = {}, threading.Lock(), threading.Lock()
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -84,6 +84,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *args):
         pass
+
+    def parse_request(self):
+        self.close_connection = True
+        return not self.server.away and super().parse_request()
 
     def whole(self, status, value, kind="application/json"):
         body = value if isinstance(value, bytes) else json.dumps(value).encode()

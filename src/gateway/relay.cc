@@ -232,6 +232,15 @@ void Relay::wait_for_worker() {
   const bool is_empty = services_.fleet.supply(request_.pool).ready == 0;
   if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
+    // Others do not have it, and who does has not been heard.
+    const bool is_away =
+        request_.media && request_.home && refusal_->status == 404 &&
+        services_.fleet.pool_of(
+            {.worker = request_.home->worker, .serial = request_.home->serial}) == request_.pool;
+    if (is_away) {
+      return give_up(503, "worker_away",
+                     "the worker that has this video does not answer just now; ask again");
+    }
     if (request_.other_pools.empty()) return send_refusal();
     change_pool(std::move(request_.other_pools.back()));
     request_.other_pools.pop_back();
@@ -452,7 +461,11 @@ bool Relay::relay(AnswerUpdate& update) {
 }
 
 void Relay::send_whole(net::HttpResponse answer) {
-  if (request_.speaks_of_id && is_unknown_id(answer)) {
+  // Who has begun a video knows best that it is there no more.
+  const bool is_final = request_.media && request_.home &&
+                        request_.home->worker == assignment_.worker &&
+                        request_.home->serial == assignment_.serial;
+  if (request_.speaks_of_id && !is_final && is_unknown_id(answer)) {
     refusal_ = std::move(answer);
     return end_attempt(Failure::kUnknown, "it has nothing of that id");
   }
