@@ -218,8 +218,8 @@ class Images(Media):
         self.assertEqual((len(slow.asked), self.metric("late_total")), (1, 1), "it is not tried again")
 
     def test_a_client_that_leaves_frees_the_worker(self):
-        painter = Painter(unit_s=0.005)
-        self.start({"paint": ([painter], {"frames_max": 1000})})
+        painter = Painter(unit_s=0.02)
+        self.start({"paint": ([painter], {})})
         body = json.dumps({"model": "paint", "prompt": "x", "size": "1024x1024", "num_inference_steps": 50}).encode()
         link = socket.create_connection(("127.0.0.1", self.port))
         link.sendall(b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
@@ -236,16 +236,20 @@ class Images(Media):
         """Work that is there is waited for; an adapter that was loaded is used again."""
         painters = [Painter(unit_s=0.002) for _ in range(2)]
         self.start({"paint": (painters, {})})
+        for one in painters:
+            one.free.clear()
         status, video = self.ask("POST", VIDEOS, {"model": "paint", "prompt": "x", "size": "256x256", "num_frames": 240, "num_inference_steps": 4})
         self.assertEqual(status, 200, video)
         busy = next(one for one in painters if one.videos)
         idle = next(one for one in painters if one is not busy)
+        idle.free.set()
         row = {row["name"]: row for row in self.rows()}[f"127.0.0.1:{busy.server_port}"]
         self.assertEqual(row["making"]["videos"], 1)
         self.assertGreater(row["making"]["units"], 100)
         for i in range(6):
             self.assertEqual(self.images(prompt=f"{i}")[0], 200)
         self.assertEqual(len(idle.asked), 6, "they do not wait behind the video")
+        busy.free.set()
         self.wait(lambda: all(row["making"]["units"] == 0 for row in self.rows()))
         measured = [row["making"]["unit_s"] for row in self.rows()]
         self.assertTrue(all(one >= painters[0].unit_s for one in measured), measured)

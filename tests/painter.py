@@ -57,7 +57,8 @@ class Painter(http.server.ThreadingHTTPServer):
     def __init__(self, model="paint", loras=(), unit_s=0.0005, content_bytes=1 << 20):
         self.model, self.loras, self.unit_s, self.content_bytes = model, loras, unit_s, content_bytes
         self.fault, self.asked, self.left, self.missed, self.sent, self.away = None, [], 0, 0, 0, False
-        self.videos, self.lock, self.brush = {}, threading.Lock(), threading.Lock()
+        self.videos, self.lock, self.brush, self.free = {}, threading.Lock(), threading.Lock(), threading.Event()
+        self.free.set()  # else it stands still amid its work
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -71,6 +72,7 @@ class Painter(http.server.ThreadingHTTPServer):
                 if gone():
                     return False
                 time.sleep(self.unit_s * units / 16)
+                self.free.wait()
                 progress((done + 1) / 16)
         return True
 
@@ -146,7 +148,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.server.sent += 65536
         elif fault == "nameless":
             self.whole(200, {"object": "video", "status": "queued"})
-        self.close_connection = True
+        if fault in ("die", "never"):
+            self.close_connection = True
 
     def do_POST(self):
         self.body = self.rfile.read(int(self.headers["Content-Length"]))
