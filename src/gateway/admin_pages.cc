@@ -155,6 +155,8 @@ void add_regions(const RegionLedger& ledger, telemetry::PrometheusText& text) {
 void add_media(const MediaCounters& media, std::span<const Fleet::Row> rows,
                telemetry::PrometheusText& text) {
   using Type = telemetry::PrometheusText::Type;
+  const auto makes = [](const Fleet::Row& row) { return row.making.has_value(); };
+  if (std::ranges::none_of(rows, makes)) return;
   text.family("pelton_gateway_media_requests_total", Type::kCounter,
               "Requests for images that were answered, and videos that were begun.");
   text.sample({{"makes", "images"}}, static_cast<double>(media.images));
@@ -247,9 +249,7 @@ std::string metrics_text(const AdminSource& source) {
   add_limits(source, text);
   const std::vector<Fleet::Row> rows = source.fleet.rows();
   add_fleet_metrics(source.fleet, rows, text);
-  const bool any_makes =
-      std::ranges::any_of(rows, [](const Fleet::Row& row) { return row.making.has_value(); });
-  if (any_makes) add_media(counters.media, rows, text);
+  add_media(counters.media, rows, text);
   counters.served.add_metrics(rows, text);
   add_held(source.held, text);
   source.more_metrics(text);

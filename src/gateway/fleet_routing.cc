@@ -78,6 +78,11 @@ BlockView::Dispatch arriving(size_t worker, int tail_blocks, int64_t now_ns, dou
           .until_ns = now_ns + BlockView::expected_ns(first_s)};
 }
 
+int64_t computed_tokens(const CostRequest& request, const CostCandidate& candidate) {
+  const int64_t there = candidate.hit_tokens + candidate.fetch_tokens;
+  return std::max<int64_t>(request.prompt_tokens - there, 0);
+}
+
 void note_prompt(PromptShare& share, int64_t now_ns, int64_t tokens,
                  const CostCandidate& candidate) {
   share.note(now_ns, static_cast<double>(tokens) * candidate.costs.prefill_token_s);
@@ -413,8 +418,7 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
     const size_t decode = choice.pair->decode;
     assignment.decoder = {.worker = decode, .serial = workers_[decode]->serial};
   }
-  const int64_t there = candidate.hit_tokens + candidate.fetch_tokens;
-  const int64_t computed = wanted.ahead ? 0 : std::max<int64_t>(request.prompt_tokens - there, 0);
+  const int64_t computed = wanted.ahead ? 0 : computed_tokens(request, candidate);
   if (!wanted.source) note_prompt(worker.prompt_share, now_ns, computed, candidate);
   assignment.fed_first_s = fed_first_s(request, candidate, assignment.peer);
   if (wanted.media != nullptr) note_media_sent(worker, *wanted.media, assignment);
