@@ -362,7 +362,8 @@ cli::Verb gateway_verb() {
           "client sees no gap and no error. Workers are pelton serve with --fleet-port. Prints\n"
           "'listening on URL' on stdout once it answers. The file is read anew on SIGHUP, and "
           "when\n"
-          "it has changed. docs/gateway.md has its keys.",
+          "it has changed. docs/gateway.md has its keys, docs/images.md those of pools whose\n"
+          "workers make images and videos.",
       .flags = {{.name = "--config", .value = "FILE", .help = "pools and workers, as TOML"},
                 {.name = "--check",
                  .help = "read the configuration, say whether it is sound, and end",

@@ -37,6 +37,14 @@ net::HttpResponse refusal(const api::ApiError& error) {
   return net::json_response(api::error_body(error), error.status);
 }
 
+void write_making(base::JsonWriter& w, const Fleet::Row::Making& making) {
+  w.key("making").begin_object().key("images").integer(making.images);
+  w.key("videos").integer(making.videos).key("units").integer(making.units);
+  w.key("unit_s").number(making.unit_s).key("loras").begin_array();
+  for (const std::string& lora : making.loras) w.string(lora);
+  w.end_array().end_object();
+}
+
 void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.begin_object().key("name").string(row.name).key("pool").string(row.pool);
   w.key("address").string(row.url).key("state").string(worker_state_name(row.state));
@@ -59,6 +67,7 @@ void write_row(base::JsonWriter& w, const Fleet::Row& row) {
   w.key("role").string(worker_role_name(row.role));
   if (row.next_role) w.key("next_role").string(worker_role_name(*row.next_role));
   if (row.kind != WorkerKind::kPelton) w.key("level").string(row.abilities.level());
+  if (row.making) write_making(w, *row.making);
   w.end_object();
 }
 
@@ -143,6 +152,39 @@ void add_regions(const RegionLedger& ledger, telemetry::PrometheusText& text) {
   }
 }
 
+void add_media(const MediaCounters& media, std::span<const Fleet::Row> rows,
+               telemetry::PrometheusText& text) {
+  using Type = telemetry::PrometheusText::Type;
+  const auto makes = [](const Fleet::Row& row) { return row.making.has_value(); };
+  if (std::ranges::none_of(rows, makes)) return;
+  text.family("pelton_gateway_media_requests_total", Type::kCounter,
+              "Requests for images that were answered, and videos that were begun.");
+  text.sample({{"makes", "images"}}, static_cast<double>(media.images));
+  text.sample({{"makes", "videos"}}, static_cast<double>(media.videos));
+  text.counter("pelton_gateway_media_units_total",
+               "Their work: pictures times steps times pixels, in units of 65536 pixels.",
+               static_cast<double>(media.units));
+  text.counter("pelton_gateway_media_result_bytes_total", "Bytes of images and videos passed on.",
+               static_cast<double>(media.result_bytes));
+  text.counter("pelton_gateway_media_refused_total",
+               "Requests for images or videos refused by their fields.",
+               static_cast<double>(media.refused));
+  text.counter("pelton_gateway_media_late_total",
+               "Requests that their worker did not answer in its pool's time.",
+               static_cast<double>(media.late));
+  text.family("pelton_gateway_media_open", Type::kGauge,
+              "Images and videos that a worker has to make still, as it was sent them from here.");
+  for (const Fleet::Row& row : rows) {
+    if (!row.making) continue;
+    text.sample({{"worker", row.name}, {"makes", "images"}}, row.making->images);
+    text.sample({{"worker", row.name}, {"makes", "videos"}}, row.making->videos);
+  }
+  text.family("pelton_gateway_media_units_open", Type::kGauge, "The work of these.");
+  for (const Fleet::Row& row : rows) {
+    if (row.making) text.sample({{"worker", row.name}}, static_cast<double>(row.making->units));
+  }
+}
+
 std::string metrics_text(const AdminSource& source) {
   const RelayCounters& counters = source.counters;
   telemetry::PrometheusText text;
@@ -207,6 +249,7 @@ std::string metrics_text(const AdminSource& source) {
   add_limits(source, text);
   const std::vector<Fleet::Row> rows = source.fleet.rows();
   add_fleet_metrics(source.fleet, rows, text);
+  add_media(counters.media, rows, text);
   counters.served.add_metrics(rows, text);
   add_held(source.held, text);
   source.more_metrics(text);

@@ -22,6 +22,7 @@ namespace {
 constexpr std::string_view kResponses = "/v1/responses";
 constexpr std::string_view kFiles = "/v1/files";
 constexpr std::string_view kBatches = "/v1/batches";
+constexpr std::string_view kVideos = "/v1/videos";
 constexpr std::string_view kControl = "/v1/chat/completions/control";
 // A model is asked at these, by a body of JSON.
 constexpr std::string_view kJsonPaths[] = {"/v1/chat/completions",
@@ -197,7 +198,9 @@ bool is_multipart(const net::HttpRequest& request) {
 }
 
 bool names_model_in_form(const net::HttpRequest& request) {
-  return is_multipart(request) && request.path.starts_with("/v1/audio/");
+  const std::string_view path = request.path;
+  return is_multipart(request) && (path.starts_with("/v1/audio/") ||
+                                   path.starts_with("/v1/images/") || path.starts_with(kVideos));
 }
 
 Result<std::string> asked_model(const net::HttpRequest& request) {
@@ -228,7 +231,7 @@ std::optional<std::string> asked_by_id(const net::HttpRequest& request) {
   if (path == "/v1/responses/input_tokens") return response_of_body(request.body);
   if (path == kControl) return id_of_body(request.body, "id");
   if (path == kBatches) return posts ? id_of_body(request.body, "input_file_id") : std::nullopt;
-  for (const std::string_view prefix : {kResponses, kFiles, kBatches}) {
+  for (const std::string_view prefix : {kResponses, kFiles, kBatches, kVideos}) {
     if (auto id = id_of_path(path, prefix)) return id;
   }
   return std::nullopt;

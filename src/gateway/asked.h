@@ -19,14 +19,14 @@ namespace pelton::gateway {
 // who decides that.
 Result<std::string> asked_model(const net::HttpRequest& request);
 
-// A form with files. Of one with sound the model is read, of others nothing.
+// A form with files. Of one with sound, or pictures, the model is read, of others nothing.
 bool is_multipart(const net::HttpRequest& request);
 bool names_model_in_form(const net::HttpRequest& request);
 
 // What one worker alone has, by its id: the stored response that it reads, ends, deletes, goes on
-// from ("previous_response_id") or names an item of ("item_reference"); the file or batch that it
-// reads, ends or deletes; the file that a new batch reads; the running answer that it controls.
-// None: it speaks of none.
+// from ("previous_response_id") or names an item of ("item_reference"); the file, batch or video
+// that it reads, ends or deletes; the file that a new batch reads; the running answer that it
+// controls. None: it speaks of none.
 std::optional<std::string> asked_by_id(const net::HttpRequest& request);
 
 // What its conversation is known by: the header x-session-id, or else how it begins, up to the

@@ -69,6 +69,8 @@ TEST(Asked, AFormWithSoundNamesItsModel) {
   EXPECT_FALSE(
       asked_model(form("/v1/audio/transcriptions", part("model", std::string(300, 'a')))).ok());
   EXPECT_EQ(*asked_model(form("/v1/files", file + part("model", "w"))), "");
+  EXPECT_EQ(*asked_model(form("/v1/images/edits", file + part("model", "w"))), "w");
+  EXPECT_EQ(*asked_model(form("/v1/videos", file + part("model", "w"))), "w");
 }
 
 TEST(Asked, AResponseIsNamedByThePathOrTheBody) {
@@ -104,6 +106,9 @@ TEST(Asked, WhatOneWorkerHas) {
   EXPECT_EQ(asked_by_id(request("POST", "/v1/chat/completions/control",
                                 R"({"id":"chatcmpl-4","action":"reasoning_end"})")),
             "chatcmpl-4");
+  EXPECT_EQ(asked_by_id(request("GET", "/v1/videos/video_5/content")), "video_5");
+  EXPECT_EQ(asked_by_id(request("DELETE", "/v1/videos/video_5")), "video_5");
+  EXPECT_FALSE(asked_by_id(request("POST", "/v1/videos", "{}")));
   EXPECT_FALSE(asked_by_id(request("POST", "/v1/files", "--form")));
   EXPECT_FALSE(asked_by_id(request("GET", "/v1/files")));
   EXPECT_FALSE(asked_by_id(request("GET", "/v1/filesx/1")));
@@ -131,6 +136,8 @@ TEST(Asked, WhatOnlyCountsTokensIsNoWork) {
 }
 
 TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
+  EXPECT_FALSE(wakes_a_replica(request("POST", "/v1/images/generations")))
+      << "most say only that they make none";
   for (const char* const path :
        {"/v1/chat/completions", "/v1/embeddings", "/tokenize", "/v1/files", "/v1/batches"}) {
     EXPECT_TRUE(wakes_a_replica(request("POST", path))) << path;

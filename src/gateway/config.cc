@@ -493,10 +493,10 @@ Result<void> read_roles(const Table& table, PoolConfig& pool) {
 }
 
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
-  TRY(table.expect_only({"name", "model", "kind", "tokenizer", "dns", "kubernetes", "scale",
-                         "launch", "tls", "ca_file", "api_key_file", "continue", "region",
-                         "dns_srv", "kv_events_port", "kv_replay_port", "fingerprint", "split",
-                         "handoff"}));
+  TRY(table.expect_only({"name",           "model",       "kind",   "tokenizer", "dns",
+                         "kubernetes",     "scale",       "launch", "tls",       "ca_file",
+                         "api_key_file",   "continue",    "region", "dns_srv",   "kv_events_port",
+                         "kv_replay_port", "fingerprint", "split",  "handoff",   "media"}));
   PoolConfig pool;
   TRY(table.read_name("name", pool.name));
   TRY(table.read("model", pool.models));
@@ -512,6 +512,7 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   if (pool.dns_port == 0) return table.bad("dns", "has the port 0");
   TRY(read_dns_service(table, pool.dns_service));
   TRY(read_service(table, pool));
+  TRY(read_media(table, pool.is_foreign(), pool.media));
   TRY(read_scaling(table, pool.is_foreign(), pool.scaling));
   TRY(check_workload(table, config, pool));
   TRY(read_split(table,

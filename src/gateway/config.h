@@ -14,6 +14,7 @@
 #include "cluster/worker_role.h"
 #include "gateway/foreign_kind.h"
 #include "gateway/key_scopes.h"
+#include "gateway/media_config.h"
 #include "gateway/region_config.h"
 #include "gateway/rollout.h"
 #include "gateway/scaling_config.h"
@@ -64,6 +65,8 @@ struct PoolConfig {  // workers that may stand for each other
   std::string kubernetes_port;  // its name or number
   // Whether one worker computes a request's prompt and another one goes on with the answer.
   SplitConfig split;
+  // Of another kind: whether they make images or videos, and how much of it.
+  MediaConfig media;
   // Its replicas come and go, and requests are held while there is none; none: they do not.
   std::optional<ScalingConfig> scaling;
 };

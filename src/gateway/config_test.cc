@@ -249,6 +249,37 @@ TEST(GatewayConfig, RefusesWrongRoutesAndPlacesByLine) {
   expect_refused(bads);
 }
 
+TEST(GatewayConfig, APoolMayMakeImagesAndVideos) {
+  const std::string pool =
+      "[[pool]]\nname = \"a\"\nmodel = \"m\"\nkind = \"openai\"\n[pool.media]\n";
+  const auto parse = [](const std::string& text) {
+    return parse_gateway_config(text, "f", {.allows_empty = true});
+  };
+  const Result<GatewayConfig> config =
+      parse(pool + "makes = [\"images\", \"videos\"]\nsteps_max = 8\ntime_max = 2.5\n");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  const MediaConfig& media = config->pools.at(0).media;
+  EXPECT_TRUE(media.images && media.videos);
+  EXPECT_EQ(media.steps, 8) << "no more than may be asked for";
+  EXPECT_EQ(media.time_max_s, 2.5);
+  const Result<GatewayConfig> again = parse(config_text(*config));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->pools.at(0).media, media);
+  EXPECT_FALSE(parse("[[pool]]\nname = \"a\"\nmodel = \"m\"\n")->pools.at(0).media.any());
+  const Bad bads[] = {
+      {pool, "f:5: [[pool]]: 'media': 'makes' is missing"},
+      {pool + "makes = \"sound\"\n", "f:6: [[pool]]: 'media': 'makes' must be"},
+      {pool + "makes = \"images\"\nsteps_max = 0\n",
+       "f:7: [[pool]]: 'media': 'steps_max' must be a whole number"},
+      {pool + "makes = \"images\"\nsteps_max = 4\nsteps = 5\n",
+       "f:8: [[pool]]: 'media': 'steps' must be a whole number from 1 to 4"},
+      {pool + "makes = \"images\"\npixels = 4\n", "f:7: "},
+      {"[[pool]]\nname = \"a\"\nmodel = \"m\"\n[pool.media]\nmakes = \"images\"\n",
+       "f:4: [[pool]]: 'media' is for workers of other kinds"},
+  };
+  expect_refused(bads);
+}
+
 TEST(GatewayConfig, FurtherWorkersComeFromAFileOrAName) {
   constexpr std::string_view kPool = "[[pool]]\nname = \"a\"\nmodel = \"m\"\n";
   constexpr std::string_view kWorker = "[[worker]]\npool = \"a\"\nurl = \"http://h:1\"\n";

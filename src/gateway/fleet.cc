@@ -187,6 +187,7 @@ void Fleet::tend(Worker& worker, const Place& place, int64_t now_ns) {
                       worker.health.load().ready && !worker.probing &&
                       now_ns >= worker.probe_again_ns;
   if (probes) probe(worker, place);
+  ask_video(worker, place, now_ns);
   test_names(worker, place, now_ns);
   end_name_test(worker, place, now_ns);
 }
@@ -517,6 +518,7 @@ void Fleet::note_outcome(const Assignment& assignment, Outcome outcome) {
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
   if (worker == nullptr) return;
   --worker->open;
+  worker->making.images.erase(assignment.dispatch);
   if (worker->record.incarnation != assignment.incarnation) return;
   // Over between two reports, it is no load any more: none will count it, or the last one did.
   const bool was_uncounted = std::erase_if(worker->uncounted, [&](const auto& one) {
@@ -641,7 +643,8 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .kind = worker->kind,
                     .abilities = worker->abilities,
                     .role = worker->role,
-                    .next_role = worker->next_role});
+                    .next_role = worker->next_role,
+                    .making = making_of(*worker)});
   }
   return rows;
 }

@@ -28,6 +28,7 @@
 #include "gateway/cost_router.h"
 #include "gateway/first_token_delays.h"
 #include "gateway/foreign_load.h"
+#include "gateway/media_request.h"
 #include "gateway/name_trust.h"
 #include "gateway/peer_choice.h"
 #include "gateway/pool_gate.h"
@@ -109,6 +110,9 @@ class Fleet {
     // Another worker that has more of the prompt; port 0: none.
     cluster::RunEnvelope::Peer peer = {};
     uint64_t peer_serial = 0;  // of that worker
+    // Of one that makes images or a video, and of what that worker was to make before it.
+    int64_t media_units = 0;
+    int64_t media_units_ahead = 0;
   };
   // The cheapest worker (gateway/cost_router.h) of the pool that has the model (empty: any), but
   // those in `excluded`; none: no worker takes requests.
@@ -140,6 +144,7 @@ class Fleet {
     bool stays_here = false;
     // What that one computes is to be fetched while it does, and nothing else is wanted.
     bool ahead = false;
+    const MediaWork* media = nullptr;  // that it asks for; null: it is a model's that speaks
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -186,6 +191,14 @@ class Fleet {
   void note_hand_over(const Assignment& target, double seconds, int64_t fetched_tokens);
   // The same of a request that began so long after it was sent.
   void note_fetched(const Assignment& at_worker, double seconds, int64_t fetched_tokens);
+  // Of images and videos (fleet_media.cc). An image was made, so long after it was asked for.
+  void note_made(const Assignment& assignment, double seconds);
+  // A video is under way there; what has become of it; it is there no more.
+  void begin_video(const Assignment& assignment, const std::string& id);
+  void note_video(const Assignment& assignment, const VideoState& state);
+  void forget_video(const Assignment& assignment, std::string_view id);
+  // For GET /v1/videos: of each worker of the pool that takes requests.
+  std::vector<net::HttpCall> video_list_calls(std::string_view pool) const;
   SplitConfig split_of(std::string_view pool) const;
   // What it found of a prompt in its prefix cache.
   struct Hit {
@@ -241,6 +254,15 @@ class Fleet {
     ForeignAbilities abilities;
     cluster::WorkerRole role{};
     std::optional<cluster::WorkerRole> next_role;  // that it is drained for
+    // What it makes of images and videos, as far as it was sent from here.
+    struct Making {
+      int images = 0;
+      int videos = 0;
+      int64_t units = 0;  // that are not made yet
+      double unit_s = 0;  // what one takes; 0: none was made yet
+      std::vector<std::string> loras;
+    };
+    std::optional<Making> making;  // none: its pool makes none
   };
   std::vector<Row> rows() const;
   // Time in which this process ran (gateway/awake_clock.h).
@@ -387,6 +409,23 @@ class Fleet {
     int64_t failures = 0;
     std::string logged;  // state and reason, as they stand in the log
     std::vector<Listening> listening;
+    // Images and videos that it was sent (fleet_media.cc).
+    struct Video {
+      std::string id;
+      int64_t units = 0;
+      int64_t units_ahead = 0;
+      int64_t begun_ns = 0;
+      double progress = 0;  // 0 to 1
+    };
+    struct Making {
+      std::map<int64_t, int64_t> images;  // units, by dispatch
+      std::deque<Video> videos;           // under way, in turn as they are asked for
+      double unit_s = 0;                  // measured; 0: not yet
+      std::deque<std::string> loras;      // in memory, as it was sent them: the last one last
+      bool asking = false;
+      int64_t ask_again_ns = 0;
+    };
+    Making making;
   };
 
   // Of one worker, which may have gone meanwhile.
@@ -401,13 +440,27 @@ class Fleet {
   void watch(Worker& worker, const Place& place);
   // Of a foreign worker, instead: its list of models, which is also the sign of life.
   void poll(Worker& worker, const Place& place);
-  void on_polled(const Place& place, const Result<std::vector<std::string>>& models);
+  struct ForeignModels {
+    std::vector<std::string> models;
+    std::vector<std::string> adapters;  // LoRA adapters of these, as it says
+  };
+  static Result<ForeignModels> models_of_list(std::string_view body);
+  void on_polled(const Place& place, const Result<ForeignModels>& listed);
   static net::HttpCall foreign_call(const Worker& worker, std::string method, std::string target);
   void set_foreign(size_t index, Worker& worker, const PoolConfig* pool);
   // Once it answers: what can it do with an answer that another one began?
   void ask_abilities(Worker& worker, const Place& place);
   void ask_ability(Worker& worker, const Place& place, ForeignNeed ability);
   void ask_load(Worker& worker, const Place& place);
+  void ask_video(Worker& worker, const Place& place, int64_t now_ns);
+  void on_video(const Place& place, const std::string& id, int status, std::string_view body);
+  static void end_video(Worker& worker, std::deque<Worker::Video>::iterator video,
+                        std::optional<int64_t> made_ns);
+  static int64_t units_open(const Worker& worker);
+  bool makes_media(const Worker& worker) const;
+  void price_media(const Worker& worker, const MediaWork& work, CostCandidate& one) const;
+  void note_media_sent(Worker& worker, const MediaWork& work, Assignment& assignment) const;
+  std::optional<Row::Making> making_of(const Worker& worker) const;
   void subscribe(Worker& worker, const Place& place);
   // What a worker has come to hold, and let go, under our names.
   struct KvNews {

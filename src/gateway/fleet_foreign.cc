@@ -22,19 +22,6 @@ constexpr std::chrono::milliseconds kPollTime{2'000};
 constexpr std::chrono::milliseconds kAbilityTime{30'000};  // it may have to wait for its turn
 constexpr std::string_view kBegun = "1 2 3 4";             // that it is to go on with
 
-Result<std::vector<std::string>> models_of_list(std::string_view body) {
-  const Result<Json> json = Json::parse(body);
-  const Json* data = json.ok() ? json->find("data") : nullptr;
-  if (data == nullptr || !data->is_array()) {
-    return Error{ErrorCode::kIo, "/v1/models is no list of models", {}};
-  }
-  std::vector<std::string> models;
-  for (const Json& card : data->as_array()) {
-    if (models.size() < kModelsMax) models.push_back(card.string("id").value_or(""));
-  }
-  return models;
-}
-
 // A request of one token that goes on with an answer.
 std::string ability_body(ForeignNeed ability, WorkerKind kind, const std::string& model) {
   Json body{Json::Object{}};
@@ -141,6 +128,21 @@ net::HttpCall Fleet::foreign_call(const Worker& worker, std::string method, std:
   return call;
 }
 
+Result<Fleet::ForeignModels> Fleet::models_of_list(std::string_view body) {
+  const Result<Json> json = Json::parse(body);
+  const Json* data = json.ok() ? json->find("data") : nullptr;
+  if (data == nullptr || !data->is_array()) {
+    return Error{ErrorCode::kIo, "/v1/models is no list of models", {}};
+  }
+  ForeignModels listed;
+  for (const Json& card : data->as_array()) {
+    if (listed.models.size() == kModelsMax) break;
+    const std::string& id = listed.models.emplace_back(card.string("id").value_or(""));
+    if (!card.string("parent").value_or("").empty()) listed.adapters.push_back(id);
+  }
+  return listed;
+}
+
 void Fleet::poll(Worker& worker, const Place& place) {
   net::HttpCall call = foreign_call(worker, "GET", "/v1/models");
   call.body_bytes_max = kModelsBytesMax;
@@ -155,31 +157,36 @@ void Fleet::poll(Worker& worker, const Place& place) {
   ask_load(worker, place);
 }
 
-void Fleet::on_polled(const Place& place, const Result<std::vector<std::string>>& models) {
+void Fleet::on_polled(const Place& place, const Result<ForeignModels>& listed) {
   std::lock_guard lock(mutex_);
   Worker* worker = at(place);
   if (worker == nullptr) return;
   const int64_t now_ns = clock_.now_ns();
   worker->watch.reset();
   worker->watch_again_ns = now_ns + kPollAgainNs;
-  if (!models.ok()) {
-    worker->trouble = models.error().message;
+  if (!listed.ok()) {
+    worker->trouble = listed.error().message;
     // Another one may answer there next.
     worker->abilities = {};
     worker->abilities_asked = false;
-    return worker->health.note_watch_lost(models.error().code == ErrorCode::kUnavailable, now_ns);
+    return worker->health.note_watch_lost(listed.error().code == ErrorCode::kUnavailable, now_ns);
   }
   worker->trouble.clear();
   worker->record = {.name = worker->shown,
                     .incarnation = fmt::format("foreign {}", worker->serial),
-                    .models = *models,
+                    .models = listed->models,
                     .slots = kForeignSlots,
                     .block_tokens = worker->kv_block_tokens};
+  if (makes_media(*worker)) {
+    worker->adapters = listed->adapters;
+    std::ranges::sort(worker->adapters);
+  }
   worker->health.note_record(worker->record, now_ns);
   worker->health.note_probe(true);
   const bool is_fresh = worker->said_ns > 0 && now_ns - worker->said_ns < kLoadAgeNs;
   // Of ours it has at least those without an outcome.
-  const int running = is_fresh ? std::max(worker->said_load.running, worker->open) : worker->open;
+  const int own = worker->open + static_cast<int>(worker->making.videos.size());
+  const int running = is_fresh ? std::max(worker->said_load.running, own) : own;
   worker->health.note_load({.progress = worker->health.load().progress + 1,
                             .running = running,
                             .waiting = is_fresh ? worker->said_load.waiting : 0,
@@ -276,7 +283,7 @@ void Fleet::ask_load(Worker& worker, const Place& place) {
 }
 
 void Fleet::ask_abilities(Worker& worker, const Place& place) {
-  const bool may = worker.continues && worker.kind != WorkerKind::kOpenAi;
+  const bool may = worker.continues && worker.kind != WorkerKind::kOpenAi && !makes_media(worker);
   if (!may || worker.abilities_asked || worker.record.models.empty()) return;
   worker.abilities_asked = true;
   ask_ability(worker, place, ForeignNeed::kChat);

@@ -78,6 +78,11 @@ BlockView::Dispatch arriving(size_t worker, int tail_blocks, int64_t now_ns, dou
           .until_ns = now_ns + BlockView::expected_ns(first_s)};
 }
 
+int64_t computed_tokens(const CostRequest& request, const CostCandidate& candidate) {
+  const int64_t there = candidate.hit_tokens + candidate.fetch_tokens;
+  return std::max<int64_t>(request.prompt_tokens - there, 0);
+}
+
 void note_prompt(PromptShare& share, int64_t now_ns, int64_t tokens,
                  const CostCandidate& candidate) {
   share.note(now_ns, static_cast<double>(tokens) * candidate.costs.prefill_token_s);
@@ -238,6 +243,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
       one.hit_tokens = int64_t{hits[i]} * wanted.prompt.block_tokens;
     }
     one.prompt_share = worker.prompt_share.at(now_ns);
+    if (wanted.media != nullptr) price_media(worker, *wanted.media, one);
   }
   if (!wanted.source && !options_.peer_key.empty()) price_fetches_of(wanted, now_ns, all);
   return all;
@@ -412,10 +418,10 @@ std::optional<Fleet::Assignment> Fleet::assign(const Wanted& wanted) {
     const size_t decode = choice.pair->decode;
     assignment.decoder = {.worker = decode, .serial = workers_[decode]->serial};
   }
-  const int64_t there = candidate.hit_tokens + candidate.fetch_tokens;
-  const int64_t computed = wanted.ahead ? 0 : std::max<int64_t>(request.prompt_tokens - there, 0);
+  const int64_t computed = wanted.ahead ? 0 : computed_tokens(request, candidate);
   if (!wanted.source) note_prompt(worker.prompt_share, now_ns, computed, candidate);
   assignment.fed_first_s = fed_first_s(request, candidate, assignment.peer);
+  if (wanted.media != nullptr) note_media_sent(worker, *wanted.media, assignment);
   worker.uncounted.push_back(
       {.dispatch = assignment.dispatch, .at_ns = now_ns, .tokens = computed});
   if (knows_names(worker) && !wanted.ahead) {
@@ -474,7 +480,8 @@ Fleet::Naming Fleet::naming(std::string_view pool) const {
 void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   std::lock_guard lock(mutex_);
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
-  if (worker == nullptr) return;
+  // Of a picture the first byte comes with the last one (fleet_media.cc).
+  if (worker == nullptr || assignment.media_units > 0) return;
   note_ratio(worker->first_bias, typical_biases_[worker->config.pool].first, seconds,
              assignment.first_s);
   // One of another kind says nothing of what waits there; of a long body without counted tokens (a

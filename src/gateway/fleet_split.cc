@@ -45,6 +45,7 @@ SplitConfig Fleet::split_of(std::string_view pool) const {
 }
 
 CostRequest Fleet::cost_request(const Wanted& wanted) const {
+  if (wanted.media != nullptr) return {.prompt_tokens = wanted.media->units, .output_tokens = 1};
   CostRequest request = cost_request(wanted.pool, wanted.prompt.tokens);
   if (splits(wanted.pool) && wanted.prompt.output_max > 0) {
     request.output_tokens = std::min(request.output_tokens, wanted.prompt.output_max);

@@ -11,7 +11,6 @@ namespace {
 
 constexpr size_t kEventBytesMax = size_t{16} << 20;
 constexpr std::string_view kDone = "[DONE]";
-constexpr size_t kBodyBytesMax = size_t{256} << 20;
 
 // Whose answers are JSON, whatever their type says: a proxy's page of HTML is none.
 constexpr std::array<std::string_view, 5> kJsonPaths = {
@@ -85,22 +84,24 @@ void ForeignAnswer::begin(int status, const net::HttpHeaders& headers) {
   head_ = {.status = status,
            .headers = passed(headers),
            .streamed = status == 200 && type.starts_with("text/event-stream")};
-  is_json_ = type.starts_with("application/json") ||
+  is_json_ = expected_.json || type.starts_with("application/json") ||
              std::ranges::find(kJsonPaths, path_) != kJsonPaths.end();
 }
 
 Result<std::string> ForeignAnswer::push(std::string_view bytes) {
   if (ended_) return std::string();
   kept_ += bytes;
-  if (kept_.size() > (streamed() ? kEventBytesMax : kBodyBytesMax)) {
+  if (kept_.size() > (streamed() ? kEventBytesMax : expected_.body_bytes_max)) {
     return bad_answer("an answer without bounds");
   }
   std::string events;
   while (streamed() && !ended_) {
     const size_t end = end_of_event(kept_);
     if (end == std::string::npos) break;
-    const std::string data = field_of(std::string_view(kept_).substr(0, end), "data");
+    const std::string_view event = std::string_view(kept_).substr(0, end);
+    const std::string data = field_of(event, "data");
     ended_ = is_last(data);
+    may_end_ = is_picture(event);
     if (data == kDone && !has_data_) return bad_answer("the stream ended before its first event");
     if (data != kDone && !data.empty() && !is_object(data)) {
       return bad_answer("an event that is no JSON object");
@@ -110,6 +111,14 @@ Result<std::string> ForeignAnswer::push(std::string_view bytes) {
     kept_.erase(0, end);
   }
   return events;
+}
+
+// OpenAI's image streams just end behind the last picture; engines may say [DONE].
+bool ForeignAnswer::is_picture(std::string_view event) const {
+  if (!path_.starts_with("/v1/images/")) return false;
+  const std::string name = field_of(event, "event");
+  if (!name.empty()) return name.ends_with(".completed");
+  return event.find(R"(.completed")") != std::string_view::npos;
 }
 
 bool ForeignAnswer::is_last(std::string_view data) const {
@@ -124,7 +133,8 @@ bool ForeignAnswer::is_last(std::string_view data) const {
 Result<std::string> ForeignAnswer::finish() {
   if (!begun()) return bad_answer("an answer without a head");
   if (streamed()) {
-    if (!ended_) return bad_answer("the stream stopped before its end");
+    const bool is_whole = ended_ || (may_end_ && kept_.empty());
+    if (!is_whole) return bad_answer("the stream stopped before its end");
     return std::string();
   }
   // A refusal's words are passed on as they are.

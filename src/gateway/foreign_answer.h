@@ -16,8 +16,14 @@ namespace pelton::gateway {
 
 class ForeignAnswer {
  public:
+  struct Expected {
+    size_t body_bytes_max = size_t{256} << 20;
+    bool json = false;  // of a success, whatever its type says
+  };
   // `path`: of the request; how its stream ends depends on it.
-  explicit ForeignAnswer(std::string path) : path_(std::move(path)) {}
+  explicit ForeignAnswer(std::string path) : ForeignAnswer(std::move(path), Expected()) {}
+  ForeignAnswer(std::string path, Expected expected)
+      : path_(std::move(path)), expected_(expected) {}
 
   void begin(int status, const net::HttpHeaders& headers);
   bool begun() const { return head_.status != 0; }
@@ -34,13 +40,16 @@ class ForeignAnswer {
 
  private:
   bool is_last(std::string_view data) const;  // of an event
+  bool is_picture(std::string_view event) const;
 
   const std::string path_;
+  const Expected expected_;
   cluster::AnswerHead head_{.status = 0};
   bool is_json_ = false;
   bool has_data_ = false;  // an event has
   bool ended_ = false;
-  std::string kept_;  // the body so far, or the beginning of an event
+  bool may_end_ = false;  // with its last byte, without another word
+  std::string kept_;      // the body so far, or the beginning of an event
 };
 
 }  // namespace pelton::gateway

@@ -56,6 +56,37 @@ TEST(ForeignAnswer, EachProtocolEndsInItsOwnWay) {
   EXPECT_TRUE(responses.ended());
 }
 
+TEST(ForeignAnswer, AStreamOfPicturesMayJustEndBehindTheLast) {
+  const std::string partial =
+      "event: image_generation.partial_image\ndata: "
+      "{\"type\":\"image_generation.partial_image\"}\n\n";
+  const std::string last =
+      "event: image_generation.completed\ndata: {\"type\":\"image_generation.completed\"}\n\n";
+  const auto ends = [](const std::string& wire, const std::string& path) {
+    ForeignAnswer answer = stream(path);
+    EXPECT_TRUE(answer.push(wire).ok());
+    return answer.finish().ok();
+  };
+  const std::string path = "/v1/images/generations";
+  EXPECT_TRUE(ends(partial + last, path));
+  EXPECT_TRUE(ends("data: {\"type\":\"image_edit.completed\"}\n\n", "/v1/images/edits"));
+  EXPECT_TRUE(ends(last + "data: [DONE]\n\n", path));
+  EXPECT_FALSE(ends(partial, path));
+  EXPECT_FALSE(ends(last + partial, path)) << "another picture was to come";
+  EXPECT_FALSE(ends(last + "data: {", path));
+  EXPECT_FALSE(ends(last, "/v1/chat/completions"));
+}
+
+TEST(ForeignAnswer, WhatIsExpectedIsAskedOfIt) {
+  net::HttpHeaders page;
+  page.add("Content-Type", "text/html");
+  ForeignAnswer answer("/v1/videos", {.body_bytes_max = 10, .json = true});
+  answer.begin(200, page);
+  ASSERT_TRUE(answer.push("<html>").ok());
+  EXPECT_FALSE(answer.finish().ok());
+  EXPECT_FALSE(answer.push("beyond").ok());
+}
+
 // GW-07.
 TEST(ForeignAnswer, WhatIsNoAnswerIsNotPassedOn) {
   ForeignAnswer page = body(200, "text/html");

@@ -90,7 +90,16 @@ Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
                  "read here",
                  "model"};
   }
-  return asked_model(request);
+  TRY_ASSIGN(std::string model, asked_model(request));
+  const std::optional<MediaKind> kind = media_kind_of(request);
+  const bool is_open = model.empty() && kind && makes_media(*kind) && !asked_by_id(request);
+  return is_open ? media_model(config, asker, *kind) : std::move(model);
+}
+
+// Of pools that make images or videos alone: of others it is answered that they make none.
+bool wakes_a_maker(const net::HttpRequest& request, const PoolConfig& pool) {
+  const std::optional<MediaKind> kind = media_kind_of(request);
+  return kind && makes_media(*kind) && makes(pool.media, *kind) && !asked_by_id(request);
 }
 
 bool is_foreign(const GatewayConfig& config, const std::string& pool) {
@@ -257,6 +266,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange);
   }
+  if (list_videos(request, exchange, caller, asker)) return;
   relay(std::move(request), exchange, std::move(caller), Comments::kMayCome);
 }
 
@@ -311,6 +321,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const GatewayConfig& config = settings->config;
   const std::optional<std::string> id = asked_by_id(request);
   const auto home = id ? home_of(*id) : std::nullopt;
+  if (const auto error = anothers_video(request, home, caller)) return refuse(*error);
   const Result<ForRegion> from = for_region(request.headers, caller);
   if (!from.ok()) return refuse(api::api_error(from.error()));
   Asker asker = Asker::of(config, *caller.principal);
@@ -320,17 +331,19 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const Result<std::string> model = model_for(config, asker, request);
   if (!model.ok()) return refuse(api::api_error(model.error()));
   std::optional<Routed> routed = route(config, request, *model, asker, home);
-  if (!routed && id) routed = route_by_id(config, asker, home);
+  if (!routed && id) routed = route_by_id(config, request, asker, home);
   if (!routed) return refuse(api::model_not_found(*model));
   if (routed->pool == nullptr) return refuse(noted(request, asker, no_worker_in_region()));
   // What starts no replica is none of the demand either, wherever one is there to answer it.
-  const bool wakes = wakes_a_replica(request);
+  const bool wakes = wakes_a_replica(request) || wakes_a_maker(request, *routed->pool);
   if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
   // Of several arms here another region knows nothing.
   const bool stays = from->comes || routed->arm != nullptr || stays_here(request, config, asker);
   const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_mistake(config, request)) return refuse(api::api_error(*error));
+  Result<std::optional<Relay::Request::Media>> media = media_of(request, *pool);
+  if (!media.ok()) return refuse(api::api_error(media.error()));
   const auto relayed = std::make_shared<Relay::Request>(
       Relay::Request{.http = std::move(request),
                      .pool = pool->name,
@@ -344,7 +357,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .received_ns = received_ns,
                      .arm = std::move(routed->arm),
                      .rollout = std::move(routed->rollout),
-                     .served = counters_.served.find(pool->name, pool->models.front())});
+                     .served = counters_.served.find(pool->name, pool->models.front()),
+                     .media = *std::move(media)});
   if (const auto left_ns = time_left_ns(relayed->http.headers)) {
     relayed->deadline_ns = clock_.now_ns() + *left_ns;
   }
@@ -360,13 +374,19 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (wakes) relayed->gate = gate_of(pool->name);
   relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
                          api::stream_asked(relayed->http.body);
-  const ShadowConfig* const shadow = routed->shadow;  // of the settings, which are held
-  namer_.name_beside(relayed->http, naming_of(*settings, *pool, named_for(*relayed)), exchange,
-                     [this, relayed, exchange, settings, shadow](RoutedPrompt prompt) {
-                       relayed->prompt = std::move(prompt);
-                       if (!reserve(*relayed, exchange)) return;
-                       offer_shadow(settings->config, shadow, *relayed);
-                       Relay::start(std::move(*relayed), exchange, services(settings->config));
+  start_relay(relayed, exchange, settings, *pool, routed->shadow);
+}
+
+void Gateway::start_relay(const std::shared_ptr<Relay::Request>& request,
+                          const std::shared_ptr<net::Exchange>& exchange, const Config& settings,
+                          const PoolConfig& pool, const ShadowConfig* shadow) {
+  namer_.name_beside(request->http, naming_of(*settings, pool, named_for(*request)), exchange,
+                     [this, request, exchange, settings, shadow](RoutedPrompt prompt) {
+                       // Of pictures no token counts.
+                       if (!request->media) request->prompt = std::move(prompt);
+                       if (!reserve(*request, exchange)) return;
+                       offer_shadow(settings->config, shadow, *request);
+                       Relay::start(std::move(*request), exchange, services(settings->config));
                      });
 }
 
@@ -504,14 +524,17 @@ Gateway::Home Gateway::home_of(const std::string& id) const {
 
 // A request by an id names no model: of several pools it is the one that made it, where
 // that is known, and otherwise one after the other.
-std::optional<Gateway::Routed> Gateway::route_by_id(const GatewayConfig& config, const Asker& asker,
-                                                    const Home& home) {
+std::optional<Gateway::Routed> Gateway::route_by_id(const GatewayConfig& config,
+                                                    const net::HttpRequest& request,
+                                                    const Asker& asker, const Home& home) {
+  const bool is_video =
+      !video_of_path(request.path).empty() && makes_any(config, MediaKind::kVideo);
   std::optional<Routed> routed;
   std::vector<std::string> other_pools;
   for (const PoolConfig& pool : config.pools) {
     const bool may = std::ranges::any_of(
         pool.models, [&](const std::string& model) { return may_use(config, asker, pool, model); });
-    if (!may || pool.scaling) continue;
+    if (!may || (is_video ? !pool.media.videos : pool.scaling.has_value())) continue;
     const bool is_first = !routed || (home && home->pool == pool.name);
     if (is_first && routed) other_pools.push_back(routed->pool->name);
     if (is_first) {

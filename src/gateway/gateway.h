@@ -163,6 +163,10 @@ class Gateway {
   Caller caller_of(const net::HttpHeaders& headers) const;
   void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
              Caller caller, Comments comments);
+  // Once its prompt is named. `shadow`: of the settings; null: it gets no copy.
+  void start_relay(const std::shared_ptr<Relay::Request>& request,
+                   const std::shared_ptr<net::Exchange>& exchange, const Config& settings,
+                   const PoolConfig& pool, const ShadowConfig* shadow);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   // A line of the audit log: where it must stay it is sent to no worker. Gives the refusal back.
@@ -201,6 +205,17 @@ class Gateway {
   // Which no worker of the pool could answer; none: one may.
   std::optional<api::ApiError> unanswerable(const net::HttpRequest& request,
                                             const std::string& pool, bool wakes) const;
+  // Of images and videos (gateway_media.cc).
+  // Who asks for another tenant's video hears that there is none.
+  static std::optional<api::ApiError> anothers_video(const net::HttpRequest& request,
+                                                     const std::optional<IdHomes::Home>& home,
+                                                     const Caller& caller);
+  // None: the pool makes none, or it asks for none. Errors: beyond a limit.
+  Result<std::optional<Relay::Request::Media>> media_of(const net::HttpRequest& request,
+                                                        const PoolConfig& pool);
+  // GET /v1/videos; false: it is no such request, or nobody makes any.
+  bool list_videos(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+                   const Caller& caller, const Asker& asker);
   std::vector<api::ModelCard> models(const Asker& asker) const;
   // As its list has it: a worker may have models that the asker is not to know of.
   net::HttpResponse model_answer(const net::HttpRequest& request, const Asker& asker) const;
@@ -247,7 +262,8 @@ class Gateway {
   bool reserve(Relay::Request& request, const std::shared_ptr<net::Exchange>& exchange);
   void refuse_limited(const Relay::Request& request, const api::ApiError& error,
                       net::Exchange& exchange) const;
-  static std::optional<Routed> route_by_id(const GatewayConfig& config, const Asker& asker,
+  static std::optional<Routed> route_by_id(const GatewayConfig& config,
+                                           const net::HttpRequest& request, const Asker& asker,
                                            const Home& home);
   // POST /v1/explain?path=/v1/chat/completions with a request's body.
   net::HttpResponse explain(const net::HttpRequest& request);

@@ -1,7 +1,7 @@
-// Which worker has what is asked for by its id (a stored response, a file, a batch, an answer under
-// way), of what went through this gateway lately: who asks for one is sent there first. What is not
-// known here (another gateway made it, or it is long ago) is asked of one worker after the other.
-// Owned by the gateway. Any thread; bounded.
+// Which worker has what is asked for by its id (a stored response, a file, a batch, a video, an
+// answer under way), of what went through this gateway lately: who asks for one is sent there
+// first. What is not known here (another gateway made it, or it is long ago) is asked of one worker
+// after the other. Owned by the gateway. Any thread; bounded.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,8 @@ class IdHomes {
     std::string pool;
     size_t worker = 0;    // its place in the fleet
     uint64_t serial = 0;  // of the worker that was there then
+    // Of what that worker shows whoever asks: whose it is. Empty: that worker knows it itself.
+    std::string tenant = {};
   };
 
   explicit IdHomes(size_t ids_max = 65'536) : ids_max_(ids_max) {}

@@ -129,7 +129,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .may_split = !begun() && !request_.is_copy && !runs_tools_,
                               .source = split_source(),
                               .may_stay = decides_late_,
-                              .stays_here = request_.stays_here || request_.is_copy});
+                              .stays_here = request_.stays_here || request_.is_copy,
+                              .media = media_work()});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -159,7 +160,7 @@ void Relay::attempt() {
 void Relay::send_to(Fleet::Assignment assignment) {
   move_to(PoolGate::Place::kInService);
   assignment_ = std::move(assignment);
-  if (request_.names_adapter) {
+  if (request_.names_adapter || (media_work() != nullptr && !media_work()->lora.empty())) {
     ++services_.counters.adapter_requests;
     if (assignment_.has_adapter) ++services_.counters.adapter_resident;
   }
@@ -229,6 +230,15 @@ void Relay::wait_for_worker() {
   if (request_.gate && !waits_for_trial_ && !overdue && is_empty) return hold();
   if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
+    // Others do not have it, and who does has not been heard.
+    const bool is_away =
+        request_.media && request_.home && refusal_->status == 404 &&
+        services_.fleet.pool_of(
+            {.worker = request_.home->worker, .serial = request_.home->serial}) == request_.pool;
+    if (is_away) {
+      return give_up(503, "worker_away",
+                     "the worker that has this video does not answer just now; ask again");
+    }
     if (request_.other_pools.empty()) return send_refusal();
     change_pool(std::move(request_.other_pools.back()));
     request_.other_pools.pop_back();
@@ -250,37 +260,6 @@ void Relay::wait_for_worker() {
   exchange_->post_after(kLookAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->attempt();
   });
-}
-
-// Its pool is gone from the configuration: where the worker that had it is now.
-bool Relay::follow_worker() {
-  if (attempt_ == 0 || services_.fleet.has_pool(request_.pool)) return false;
-  std::string pool = services_.fleet.pool_of(assignment_);
-  if (pool.empty() || pool == request_.pool) return false;
-  change_pool(std::move(pool));
-  return true;
-}
-
-void Relay::change_pool(std::string pool) {
-  request_.pool = std::move(pool);
-  prefills_tried_.clear();
-  if (request_.served == nullptr) return;
-  request_.served = services_.counters.served.find(request_.pool, request_.model);
-}
-
-// Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
-// one. Whoever has begun an answer ends it.
-bool Relay::fall_back() {
-  if (begun() || request_.gate || request_.fallback.empty()) return false;
-  left_arm_ = arm_failed_ = true;
-  change_pool(std::move(request_.fallback.front()));
-  request_.fallback.erase(request_.fallback.begin());
-  tried_.clear();
-  failures_ = 0;
-  refusal_.reset();
-  stalled_ns_ = services_.clock.now_ns();
-  ++services_.counters.fallbacks;
-  return true;
 }
 
 std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max) const {
@@ -480,7 +459,11 @@ bool Relay::relay(AnswerUpdate& update) {
 }
 
 void Relay::send_whole(net::HttpResponse answer) {
-  if (request_.speaks_of_id && is_unknown_id(answer)) {
+  // Who has begun a video knows best that it is there no more.
+  const bool is_final = request_.media && request_.home &&
+                        request_.home->worker == assignment_.worker &&
+                        request_.home->serial == assignment_.serial;
+  if (request_.speaks_of_id && !is_final && is_unknown_id(answer)) {
     refusal_ = std::move(answer);
     return end_attempt(Failure::kUnknown, "it has nothing of that id");
   }
@@ -515,6 +498,7 @@ void Relay::send_whole(net::HttpResponse answer) {
   if (begun() && (foreign_ || answer.status == 400 || answer.status == 422)) {
     return end_attempt(Failure::kRefused, fmt::format("status {}", answer.status));
   }
+  if (request_.media && !note_video(answer)) return;
   if (answer.status == 200) note_served();
   if (answer.status == 200 && keeps_what_is_stored(request_.http.path)) {
     for (const std::string& id : stored_ids_of(answer.body)) note_home(id);
@@ -547,6 +531,7 @@ void Relay::send_refusal() {
 
 void Relay::finish() {
   note_served();
+  note_made();
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
   note_over(ArmFigures::Outcome::kOk, head_->status);
@@ -587,6 +572,7 @@ size_t Relay::said_count() const {
 void Relay::on_done(int attempt, const CallEnd& end, const Result<void>& result) {
   if (over_ || !running_ || attempt != attempt_) return;
   if (!result.ok()) {
+    if (request_.media && result.error().code == ErrorCode::kDeadline) return end_late();
     const bool reached = result.error().code != ErrorCode::kUnavailable;
     return end_attempt(reached ? Failure::kLost : Failure::kUnreached, result.error().message);
   }
@@ -688,6 +674,10 @@ void Relay::go_on(Failure failure) {
   if (runs_tools_ && begun()) {
     return give_up(502, "worker_failed", "the worker that ran tools for this response failed");
   }
+  if (may_have_begun_video(failure)) {
+    return give_up(502, "worker_failed",
+                   "the worker failed as it took the video; whether it makes it is not known");
+  }
   if (request_.is_copy) return give_up(502, "worker_failed", "the worker that was tried failed");
   if (begun()) {
     // Who is busy now will not be for ever: the resume budget is what bounds that.
@@ -747,6 +737,7 @@ void Relay::give_up(int status, std::string_view code, std::string_view message)
 
 bool Relay::is_sound() const {
   if (!head_ || early_) return false;
+  if (media_) return true;
   return std::ranges::any_of(head_->headers, [](const auto& field) {
     return net::equals_without_case(field.first, "Content-Type") &&
            field.second.starts_with("audio/");

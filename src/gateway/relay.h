@@ -26,6 +26,8 @@
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/id_homes.h"
+#include "gateway/media_answer.h"
+#include "gateway/media_request.h"
 #include "gateway/pool_gate.h"
 #include "gateway/quarantine.h"
 #include "gateway/relay_counters.h"
@@ -91,6 +93,14 @@ class Relay final : public WorkerListener,
     std::shared_ptr<ArmFigures> arm = {};         // of the route that has it; null: none does
     std::unique_ptr<RolloutTicket> rollout = {};  // of that route; null: none counts it
     std::shared_ptr<PoolServed> served = {};      // of its pool; null: it is not counted there
+    // Of a pool that makes images or videos, for one or about one.
+    struct Media {
+      MediaKind kind = MediaKind::kImage;
+      std::optional<MediaWork> work;  // none: it begins none
+      int64_t result_bytes_max = 0;
+      std::chrono::milliseconds time_max{};  // for its answer
+    };
+    std::optional<Media> media = {};
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -189,6 +199,20 @@ class Relay final : public WorkerListener,
   void begin_foreign();
   // Amid its answer; true: another one goes on, or all had been said.
   bool go_on_foreign();
+  // Of images and videos (relay_media.cc).
+  const MediaWork* media_work() const {  // null: it begins none
+    return request_.media && request_.media->work ? &*request_.media->work : nullptr;
+  }
+  void bound_media_call(net::HttpCall& call) const;
+  bool passes_media(int status, const net::HttpHeaders& headers) const;
+  void begin_media(const net::HttpHeaders& headers);
+  void on_media_bytes(const std::string& bytes);
+  void on_media_end();
+  bool note_video(const net::HttpResponse& answer);  // false: the attempt is over
+  void note_made();
+  void end_late();
+  // A job may have begun where it was sent, whatever was heard of it.
+  bool may_have_begun_video(Failure failure) const;
   void pause_if_behind();
   // The whole answer, or why another worker is asked instead.
   void send_whole(net::HttpResponse answer);
@@ -289,6 +313,7 @@ class Relay final : public WorkerListener,
   std::optional<ForeignAnswer> foreign_;  // instead, of a worker that is no Pelton
   std::optional<ForeignStream> stream_;   // of one whose answer another one may go on with
   int64_t foreign_said_ = 0;              // tokens, or events
+  std::optional<MediaAnswer> media_;      // instead of either, of a picture or a video's bytes
 
   std::optional<cluster::AnswerHead> head_;
   std::string prompts_;           // kPrompt frames, the first that came

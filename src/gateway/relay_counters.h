@@ -32,10 +32,21 @@ struct SplitCounters {
   std::atomic<int64_t> recomputed_tokens{0};
 };
 
+// Of pools that make images or videos.
+struct MediaCounters {
+  std::atomic<int64_t> images{0};        // requests for some, answered
+  std::atomic<int64_t> videos{0};        // begun
+  std::atomic<int64_t> units{0};         // of work, of both (gateway/media_request.h)
+  std::atomic<int64_t> result_bytes{0};  // passed on
+  std::atomic<int64_t> refused{0};       // beyond a limit, or no such request
+  std::atomic<int64_t> late{0};          // that their worker did not answer in time
+};
+
 struct RelayCounters {
   GatewayFigures figures;
   ServedFigures served;
   RegionLedger regions;
+  MediaCounters media;
   std::atomic<int64_t> answered{0};     // wholly, whatever their status
   std::atomic<int64_t> fallbacks{0};    // sent to another pool of their route
   std::atomic<int64_t> drain_moves{0};  // sent on because their worker was being stopped

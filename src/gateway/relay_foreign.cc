@@ -15,6 +15,8 @@ namespace {
 constexpr std::chrono::milliseconds kConnectTime{1'000};
 constexpr std::chrono::milliseconds kQuietTime{600'000};
 constexpr std::string_view kDone = "data: [DONE]\n\n";
+// Where a picture's bytes are none: what has become of a video, an error.
+constexpr size_t kMediaBodyBytesMax = size_t{4} << 20;
 
 // Of an answer whose tokens nobody counts: one each, nearly.
 int64_t event_count(std::string_view events) {
@@ -29,7 +31,10 @@ int64_t event_count(std::string_view events) {
 }  // namespace
 
 void Relay::begin_foreign() {
-  foreign_.emplace(request_.http.path);
+  media_.reset();
+  ForeignAnswer::Expected expected;
+  if (request_.media) expected = {.body_bytes_max = kMediaBodyBytesMax, .json = true};
+  foreign_.emplace(request_.http.path, expected);
   if (begun()) {
     if (stream_) stream_->go_on();
     return;
@@ -69,6 +74,7 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
       .repeatable = true,
       .connect_time_max = kConnectTime,
       .quiet_time_max = kQuietTime};
+  if (request_.media) bound_media_call(call);
   call.headers.add("x-request-id", request_.request_id);
   if (assignment.kind == WorkerKind::kRegion) {
     call.headers.add(std::string(kRegionTenantHeader), request_.principal.tenant);
@@ -93,6 +99,7 @@ void Relay::on_foreign_head(int attempt, int status, const net::HttpHeaders& hea
                                     {.requests = 1, .bytes_out = std::ssize(request_.http.body)});
   }
   head_ = foreign_->head();
+  if (passes_media(status, headers)) begin_media(headers);
 }
 
 void Relay::on_foreign_bytes(const std::string& bytes) {
@@ -100,6 +107,7 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
     services_.counters.regions.note(assignment_.region, request_.principal.tenant,
                                     {.bytes_in = std::ssize(bytes)});
   }
+  if (media_) return on_media_bytes(bytes);
   const Result<std::string> events = foreign_->push(bytes);
   if (!events.ok()) return end_attempt(Failure::kUnreadable, events.error().message);
   if (!events->empty()) {
@@ -118,8 +126,10 @@ void Relay::on_foreign_bytes(const std::string& bytes) {
 }
 
 void Relay::on_foreign_end() {
+  if (media_) return on_media_end();
   Result<std::string> body = foreign_->finish();
   if (!body.ok()) return end_attempt(Failure::kUnreadable, body.error().message);
+  if (foreign_->streamed()) return finish();
   const bool is_counted =
       request_.ticket != nullptr || request_.arm != nullptr || request_.served != nullptr;
   const Result<Json> json = is_counted && head_->status == 200 ? Json::parse(*body) : Json();

@@ -1,4 +1,5 @@
-// The part of gateway::Relay that waits for a replica, where its pool's come and go.
+// The part of gateway::Relay that waits for a replica, where its pool's come and go; or goes to
+// another pool.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -153,6 +154,37 @@ net::HttpHeaders Relay::head_headers() const {
   for (const auto& [name, value] : request_.limits.fields()) headers.add(name, value);
   if (held_ns_ > 0) headers.add("x-pelton-held-ms", std::to_string(held_ns_ / kMillisecond_ns));
   return headers;
+}
+
+// Its pool is gone from the configuration: where the worker that had it is now.
+bool Relay::follow_worker() {
+  if (attempt_ == 0 || services_.fleet.has_pool(request_.pool)) return false;
+  std::string pool = services_.fleet.pool_of(assignment_);
+  if (pool.empty() || pool == request_.pool) return false;
+  change_pool(std::move(pool));
+  return true;
+}
+
+void Relay::change_pool(std::string pool) {
+  request_.pool = std::move(pool);
+  prefills_tried_.clear();
+  if (request_.served == nullptr) return;
+  request_.served = services_.counters.served.find(request_.pool, request_.model);
+}
+
+// Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
+// one. Whoever has begun an answer ends it.
+bool Relay::fall_back() {
+  if (begun() || request_.gate || request_.fallback.empty()) return false;
+  left_arm_ = arm_failed_ = true;
+  change_pool(std::move(request_.fallback.front()));
+  request_.fallback.erase(request_.fallback.begin());
+  tried_.clear();
+  failures_ = 0;
+  refusal_.reset();
+  stalled_ns_ = services_.clock.now_ns();
+  ++services_.counters.fallbacks;
+  return true;
 }
 
 }  // namespace pelton::gateway

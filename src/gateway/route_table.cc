@@ -176,6 +176,21 @@ bool is_limited_to_models(const GatewayConfig& config, const Asker& asker) {
          (asker.scope != nullptr && !asker.scope->models.empty());
 }
 
+bool makes_any(const GatewayConfig& config, MediaKind kind) {
+  return std::ranges::any_of(config.pools,
+                             [&](const PoolConfig& pool) { return makes(pool.media, kind); });
+}
+
+std::string media_model(const GatewayConfig& config, const Asker& asker, MediaKind kind) {
+  for (const PoolConfig& pool : config.pools) {
+    if (!makes(pool.media, kind)) continue;
+    const auto may = [&](const std::string& model) { return may_use(config, asker, pool, model); };
+    const auto model = std::ranges::find_if(pool.models, may);
+    if (model != pool.models.end()) return *model;
+  }
+  return "";
+}
+
 bool is_for_clients(const GatewayConfig& config, const PoolConfig& pool) {
   bool is_shadow = false;
   for (const RouteConfig& route : config.routes) {

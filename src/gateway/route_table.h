@@ -16,6 +16,7 @@
 
 #include "access/api_keys.h"
 #include "gateway/config.h"
+#include "gateway/media_request.h"
 
 namespace pelton::gateway {
 
@@ -72,6 +73,10 @@ struct RouteChoice {
 const RouteConfig* find_route(const GatewayConfig& config, std::string_view model,
                               const Asker& asker);
 
+// Some pool makes such a thing; and the model that a request for one means which names none: the
+// first that the asker may use. Empty: there is none.
+bool makes_any(const GatewayConfig& config, MediaKind kind);
+std::string media_model(const GatewayConfig& config, const Asker& asker, MediaKind kind);
 // None: nobody answers to that model, or the asker may not know of it.
 std::optional<RouteChoice> choose_route(const GatewayConfig& config, const RouteKey& key);
 // Of the pools that the route falls back to, those that the asker may be sent to and that the
