@@ -116,7 +116,7 @@ TEST_P(Writes, BytesComeWithTheSamples) {
   EXPECT_EQ(written(GetParam(), samples, 2048, true).before_finish, 0u);
 }
 
-TEST_P(Writes, NothingIsAFileAllTheSame) {
+TEST_P(Writes, NothingIsAFewBytes) {
   for (const bool is_whole : {false, true}) {
     const std::string file = written(GetParam(), {}, 2048, is_whole).file;
     EXPECT_LT(file.size(), 2000u);
