@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "apps/input.h"
-#include "apps/listener_flags.h"
+#include "apps/server_address.h"
 #include "base/machine.h"
 #include "bench/token_words.h"
-#include "net/tls_trust.h"
 #include "report/percentile.h"
 
 namespace pelton::apps {
@@ -31,37 +30,12 @@ std::vector<std::pair<std::string_view, std::string_view>> sampling_keys() {
 }
 
 Result<bench::Target> read_target(const cli::Arguments& arguments) {
-  bench::TargetOptions options{.backend = arguments.text("--backend"),
-                               .base_url = arguments.text("--base-url"),
-                               .endpoint = arguments.text("--endpoint"),
-                               .model = arguments.text("--model"),
-                               .headers = {}};
-  if (options.base_url.empty()) {
-    options.base_url =
-        fmt::format("http://{}:{}", arguments.text("--host"), arguments.integer("--port"));
-  }
-  for (const std::string& header : arguments.list("--header")) {
-    TRY_ASSIGN(auto pair, bench::parse_pair(header, "header"));
-    options.headers.push_back(std::move(pair));
-  }
-  const char* key = std::getenv("OPENAI_API_KEY");
-  if (key != nullptr && *key != '\0') {
-    TRY(check_key(key, "$OPENAI_API_KEY"));
-    options.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
-  }
-  TRY_ASSIGN(bench::Target target, bench::make_target(options));
-  // A variable is for other servers too.
-  const bool is_word = arguments.source("--ca-file") == cli::Arguments::Source::kWord;
-  if (arguments.has("--ca-file") && (target.call.tls || is_word)) {
-    if (!target.call.tls) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--ca-file has no effect: {} is no https", options.base_url),
-                   "--ca-file"};
-    }
-    TRY_ASSIGN(
-        target.call.trust,
-        net::TlsTrust::load({.ca = arguments.text("--ca-file"), .certificate = {}, .key = {}}));
-  }
+  TRY_ASSIGN(bench::Target target,
+             server_target(arguments, {.backend = arguments.text("--backend"),
+                                       .base_url = {},
+                                       .endpoint = arguments.text("--endpoint"),
+                                       .model = arguments.text("--model"),
+                                       .headers = {}}));
   if (arguments.has("--served-model-name")) target.model = arguments.text("--served-model-name");
   return target;
 }
@@ -219,8 +193,6 @@ Result<void> fill_info(const cli::Arguments& arguments, LoadPlan& plan) {
 std::vector<Flag> server_flags() {
   Flag backend = text_flag("--backend", "NAME", "which of OpenAI's dialects", "openai");
   backend.choices = {"openai", "vllm", "openai-chat", "openai-responses", "openai-embeddings"};
-  Flag header = text_flag("--header", "K=V", "a header of every request; as many as you like");
-  header.many = true;
   Flag adapters = text_flag("--lora-modules", "NAME",
                             "models or adapters to ask; --lora-assignment says which");
   adapters.many = true;
@@ -233,17 +205,9 @@ std::vector<Flag> server_flags() {
   skew.kind = Flag::Kind::kNumber;
   skew.most = 10;
   skew.only_with = {{"--lora-modules"}};
-  Flag host = text_flag("--host", "HOST", "of the server", "127.0.0.1");
-  Flag port = count_flag("--port", "N", "of the server", "8000", 1, 65535);
-  host.not_with = port.not_with = {{"--base-url"}};
-  return {
+  std::vector<Flag> flags = {
       std::move(backend),
-      text_flag("--base-url", "URL", "http://host:port; instead of --host and --port"),
-      std::move(host),
-      std::move(port),
       text_flag("--endpoint", "PATH", "default that of the backend"),
-      std::move(header),
-      text_flag("--ca-file", "FILE", "https: CA certificates to trust (PEM); default the system's"),
       text_flag("--model", "NAME", "default the first that the server lists"),
       text_flag("--served-model-name", "NAME",
                 "what requests call it; --model then names it "
@@ -253,6 +217,10 @@ std::vector<Flag> server_flags() {
       std::move(adapters),
       std::move(assignment),
       std::move(skew)};
+  std::vector<Flag> address = server_address_flags();
+  flags.insert(flags.begin() + 1, std::make_move_iterator(address.begin()),
+               std::make_move_iterator(address.end()));
+  return flags;
 }
 
 std::vector<Flag> load_shape_flags() {

@@ -120,6 +120,8 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
                                           apps::bench_exchange_verb(),
                                           apps::bench_gateway_verb(),
                                           apps::bench_kv_verb(),
+                                          apps::bench_speech_verb(),
+                                          apps::bench_transcribe_verb(),
                                           apps::pull_verb(),
                                           apps::ps_verb(),
                                           apps::stop_verb(),

@@ -15,6 +15,8 @@
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
 #include "apps/speculation_flags.h"
+#include "apps/speech_plan.h"
+#include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
@@ -245,12 +247,32 @@ Result<void> plan_published(const cli::Arguments& arguments) {
   return write_report(arguments, report, planner::Explain::kYes);
 }
 
+Result<void> plan_of_speech(const cli::Arguments& arguments, const std::string& folder,
+                            const std::string& model) {
+  if (!has_hardware(arguments)) {
+    arguments.has("--memory");
+    return plan_speech(arguments, model, folder);
+  }
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{} turns sound into text, on the processors: it is planned for this "
+                           "machine alone, without --gpu and --instance",
+                           model),
+               "gpu"};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--published")) return plan_published(arguments);
   const std::string& named = arguments.text("--model");
   const std::string& model = named.empty() ? arguments.text("MODEL") : named;
   if (model.empty()) {
     return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
+  }
+  if (const auto folder = speech_model_folder(model))
+    return plan_of_speech(arguments, *folder, model);
+  if (arguments.source("--max-audio-seconds") == cli::Arguments::Source::kWord) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--max-audio-seconds is of speech models, and {} is none here", model),
+                 "max-audio-seconds"};
   }
   if (has_hardware(arguments)) return plan_elsewhere(arguments, model);
   arguments.has("--memory");  // what a plan of this machine is about
@@ -317,6 +339,9 @@ std::vector<cli::Flag> flags_of_this_machine() {
        .help = "as serve takes it: shipped, mapped, or what int8 will make of the model",
        .default_text = "shipped",
        .choices = {"shipped", "mapped", "int8"}});
+  for (cli::Flag& flag : transcription_flags()) {
+    if (flag.name == "--max-audio-seconds") flags.push_back(std::move(flag));
+  }
   flags.push_back({.name = "--device",
                    .value = "D",
                    .help = "memory of the processors, or of a GPU as serve would divide it",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/model_fetch.h"
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "media/sound_writer.h"
 #include "models/snac.h"
 #include "server/speech_use.h"
 #include "speech/audio_windows.h"
@@ -85,6 +87,46 @@ class SnacVocoder final : public speech::Vocoder {
   std::vector<std::unique_ptr<kernels::Kernels>> kernels_;  // each on its pool
   std::unique_ptr<models::Snac> snac_;
 };
+
+// libsndfile's coder is made with the first sound, on the thread that decodes it: an answer that is
+// refused or waits costs nothing.
+class CompressedEncoder final : public speech::SoundEncoder {
+ public:
+  CompressedEncoder(std::string_view format, const speech::EncoderOptions& options)
+      : format_(format), options_(options) {}
+
+  void push(std::string_view pcm, std::string& out) override {
+    std::vector<int16_t> samples(pcm.size() / sizeof(int16_t));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const auto low = static_cast<uint8_t>(pcm[2 * i]);
+      const auto high = static_cast<uint8_t>(pcm[2 * i + 1]);
+      samples[i] = static_cast<int16_t>(low | high << 8);
+    }
+    writer().push(samples, out);
+  }
+  void finish(std::string& out) override { writer().finish(out); }
+
+ private:
+  media::SoundWriter& writer() {
+    if (writer_ != nullptr) return *writer_;
+    auto made = media::SoundWriter::create(
+        {.format = format_, .sample_rate = options_.sample_rate, .is_whole = options_.is_whole});
+    CHECK(made.ok(), "a format that has been written");
+    writer_ = *std::move(made);
+    return *writer_;
+  }
+
+  const std::string format_;
+  const speech::EncoderOptions options_;
+  std::unique_ptr<media::SoundWriter> writer_;  // null: nothing has come
+};
+
+speech::CompressedSound compressed_sound(int sample_rate) {
+  return {.formats = media::written_formats(sample_rate),
+          .make = [](std::string_view format, const speech::EncoderOptions& options) {
+            return std::make_unique<CompressedEncoder>(format, options);
+          }};
+}
 
 Result<std::vector<std::string>> voices_of(const cli::Arguments& arguments) {
   std::vector<std::string> voices;
@@ -187,10 +229,14 @@ Result<void> read_speech(const cli::Arguments& arguments, const SpeechOwner& own
   }
   served.speech = std::make_shared<server::SpeechUse>(*std::move(tokens), std::move(voices),
                                                       std::move(vocoder));
-  load.log.info(fmt::format("speech: {} voices; {} Hz, decoded by {} thread{} beside the model",
-                            served.speech->voices.size(), served.speech->queue.sample_rate(),
-                            arguments.integer("--speech-threads"),
-                            arguments.integer("--speech-threads") == 1 ? "" : "s"));
+  served.speech->compressed = compressed_sound(served.speech->queue.sample_rate());
+  load.log.info(fmt::format(
+      "speech: {} voices; {} Hz; wav, pcm{}{}; decoded by {} thread{} beside "
+      "the model",
+      served.speech->voices.size(), served.speech->queue.sample_rate(),
+      served.speech->compressed.formats.empty() ? "" : ", ",
+      fmt::join(served.speech->compressed.formats, ", "), arguments.integer("--speech-threads"),
+      arguments.integer("--speech-threads") == 1 ? "" : "s"));
   return {};
 }
 

@@ -58,6 +58,8 @@ cli::Verb bench_bandwidth_verb();
 cli::Verb bench_exchange_verb();
 cli::Verb bench_gateway_verb();
 cli::Verb bench_kv_verb();
+cli::Verb bench_speech_verb();
+cli::Verb bench_transcribe_verb();
 cli::Verb pull_verb();
 cli::Verb ps_verb();
 cli::Verb stop_verb();

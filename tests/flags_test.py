@@ -25,6 +25,7 @@ BINARY = None
 # A value that each flag takes; where the way of use matters, under "verb flag".
 VALUES = {
     "--transport": "tcp", "--ranks": "2", "--bytes": "4096",
+    "--voice": "tara", "--rounds": "2", "--buffer": "0.1", "--input-file": "text.txt",
     "--tasks": "arithmetic", "--num-tasks": "1", "--limit": "1", "--serve-flag": "--offline", "--window": "64", "--stride": "2",
     "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--query": "q", "--label-tokens": "1,2",
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
@@ -211,6 +212,8 @@ class Flags(unittest.TestCase):
             "bench bandwidth": [["bench", "bandwidth", "--buffer-size", "1MiB", "--runs", "1"]],
             "bench gateway": [["bench", "gateway", "--runs", "1", "--duration", "0.1", "--streams", "2", "--output-len", "4"]],
             "bench kv": [["bench", "kv", "--from", "http://127.0.0.1:1", "--to", "http://127.0.0.1:1", "--fleet-key-file", f / "nowhere"]],
+            "bench speech": [["bench", "speech", "--base-url", "http://127.0.0.1:1", "--model", "m", "--voice", "v"]],
+            "bench transcribe": [["bench", "transcribe", f / "text.txt"]],  # no sound
             "pull": [["pull", "someone/tiny", "--endpoint", "http://127.0.0.1:1"]],
             "cache list": [["cache", "list"]],
             "cache purge": [["cache", "purge", "--all"], ["cache", "purge", "some/one"]],

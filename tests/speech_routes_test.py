@@ -5,9 +5,12 @@ testdata, as safetensors and as PyTorch's file, behind /v1/audio/speech; the sam
 
 usage: speech_routes_test.py BINARY
 """
+import array
 import base64
+import ctypes
 import http.client
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -27,6 +30,7 @@ BINARY = None
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SNAC = ROOT / "testdata" / "golden" / "audio" / "snac"
 FRAME_BYTES = 2048 * 2
+RATE = 24000
 WAIT_S = 120
 
 
@@ -54,6 +58,27 @@ def start(folder, name, *arguments):
         time.sleep(0.05)
     processes_end(process)
     raise AssertionError((folder / f"{name}.err").read_text())
+
+
+class Info(ctypes.Structure):
+    _fields_ = [("frames", ctypes.c_int64), ("samplerate", ctypes.c_int), ("channels", ctypes.c_int), ("format", ctypes.c_int),
+                ("sections", ctypes.c_int), ("seekable", ctypes.c_int)]
+
+
+def samples_of(path):
+    """What libsndfile reads in a file: samples, their rate, and how many the file says there are."""
+    library = ctypes.CDLL("libsndfile.so.1")
+    library.sf_open.restype, library.sf_open.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
+    library.sf_read_short.restype = ctypes.c_int64
+    library.sf_read_short.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    library.sf_close.argtypes = [ctypes.c_void_p]
+    info = Info()
+    file = library.sf_open(str(path).encode(), 0x10, ctypes.byref(info))
+    assert file, path
+    room = (ctypes.c_short * (60 * RATE))()
+    count = library.sf_read_short(file, room, len(room))
+    library.sf_close(file)
+    return array.array("h", room[:count]), info.samplerate, info.frames
 
 
 class Speech(unittest.TestCase):
@@ -134,6 +159,49 @@ class Speech(unittest.TestCase):
         self.assertEqual(b"".join(base64.b64decode(one["audio"]) for one in events[:-1]), first)
         self.assertEqual(events[-1]["usage"]["output_tokens"], 70)
 
+    def heard(self, **more):
+        """A file's samples, as libsndfile reads them; None: the server's library does not write this format."""
+        try:
+            file = self.ask(self.body(**more))
+        except urllib.error.HTTPError as refused:
+            with refused:
+                error = json.load(refused)["error"]
+            self.assertEqual((refused.code, error["param"]), (400, "response_format"))
+            self.assertIn("this machine's libsndfile does not write", error["message"])
+            return None
+        path = self.folder / "heard"
+        path.write_bytes(file)
+        return samples_of(path)
+
+    def test_compressed_sound_is_the_same_sound(self):
+        exact = array.array("h", self.ask(self.body(max_tokens=350)))
+        self.assertEqual(len(exact), 47 * FRAME_BYTES // 2)
+        energy = sum(sample * sample for sample in exact)
+        for form in ("flac", "mp3", "opus"):
+            for stream in (False, True):
+                got = self.heard(max_tokens=350, response_format=form, stream=stream)
+                if got is None:
+                    continue
+                samples, rate, said = got
+                self.assertEqual(rate, RATE)
+                if form == "flac":
+                    self.assertEqual(samples, exact)
+                    self.assertEqual(said == len(exact), not stream)
+                    continue
+                # As it comes a file cannot say how much of its ends is the coder's.
+                self.assertAlmostEqual(len(samples) / RATE, len(exact) / RATE, delta=0.15 if stream else 0.02)
+                shift = max(range(0, 2400, 1 if stream else 2400), key=lambda at: sum(
+                    a * b for a, b in zip(exact[:4096], samples[at:at + 4096])))
+                error = sum((a - b) ** 2 for a, b in zip(exact, samples[shift:]))
+                self.assertLess(error, energy, (form, stream))
+            again = [self.ask(self.body(response_format=form)) for _ in range(2)] if got is not None else [b"", b""]
+            self.assertEqual(again[0], again[1])
+            # Events carry the same bytes.
+            if got is not None:
+                lines = self.ask(self.body(response_format=form, stream_format="sse")).decode().splitlines()
+                events = [json.loads(line[6:]) for line in lines if line]
+                self.assertEqual(b"".join(base64.b64decode(one["audio"]) for one in events[:-1]), again[0])
+
     def test_long_texts_are_spoken_piece_by_piece(self):
         sentence = "This is a sentence that is repeated until there is enough of it. "
         # Pieces of at most 400 characters: six sentences of 65, then the rest.
@@ -192,13 +260,53 @@ class Speech(unittest.TestCase):
         connection.close()
 
     def test_wrong_requests_are_answered_400(self):
-        for field, more in (("response_format", {"response_format": "mp3"}), ("voice", {"voice": "alloy"}),
+        for field, more in (("response_format", {"response_format": "aac"}), ("voice", {"voice": "alloy"}),
                             ("input", {"input": "x" * 4097}), ("speed", {"speed": 2})):
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 self.ask(self.body(**more))
             with refused.exception as answer:
                 self.assertEqual(answer.code, 400)
                 self.assertEqual(json.load(answer)["error"]["param"], field)
+
+    def test_inspect_says_what_sounds(self):
+        def inspect(folder, *flags):
+            return subprocess.run([BINARY, "inspect", folder, *flags], capture_output=True, text=True, check=True, timeout=WAIT_S).stdout
+        said = [inspect(folder) for folder in (SNAC, self.decoder)]
+        self.assertIn("SNAC: codes to sound", said[0])
+        self.assertIn("24000 Hz, 512 samples for each frame", said[0])
+        self.assertIn("3 of 64 codes, one code each 4, 2, 1 frames", said[0])
+        self.assertEqual(said[0].replace("\n", " "), said[1].replace("\n", " "))
+        self.assertEqual(json.loads(inspect(SNAC, "--json"))["strides"], [4, 2, 1])
+        self.assertIn("Orpheus' tokens: text to speech", inspect(self.model))
+        self.assertEqual(json.loads(inspect(self.model, "--json"))["task"], "text to speech")
+        self.assertNotIn("Orpheus", inspect(ROOT / "models" / "pelton-box"))
+
+    def bench(self, *words):
+        return subprocess.run([BINARY, "bench", "speech", *map(str, words)], capture_output=True, text=True, timeout=WAIT_S,
+                              env={**os.environ, "PELTON_BENCH_LOCK_HELD": "1"})
+
+    def test_bench_speech_plays_what_it_hears(self):
+        out = self.folder / "bench.json"
+        done = self.bench("--base-url", f"http://{self.at}", "--streams", "1,2", "--rounds", "2", "--max-tokens", "70", "--buffer", "60",
+                          "--json", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("in real time throughout: 2 streams at once", done.stdout)
+        figures = json.loads(out.read_text())
+        self.assertEqual((figures["model"], figures["voice"]), ("orpheus", "tara"))  # the first that is listed
+        self.assertEqual([(level["streams"], level["answers"], level["failed"], level["in_real_time"]) for level in figures["levels"]],
+                         [(1, 2, 0, 2), (2, 4, 0, 4)])
+        for level in figures["levels"]:
+            # Ten frames are seven of sound.
+            self.assertAlmostEqual(level["audio_s"], level["answers"] * 7 * FRAME_BYTES / 2 / RATE, 6)
+            self.assertEqual((level["underruns"], level["waited_s"]), (0, 0))
+            self.assertLess(0, level["first_audio_p50_s"])
+            self.assertLess(level["first_audio_max_s"], level["seconds"])
+
+    def test_bench_speech_says_what_fails(self):
+        done = self.bench("--base-url", f"http://{self.at}", "--voice", "nobody", "--streams", "1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no answer at 1 at once: HTTP 400", done.stderr)
+        self.assertEqual(self.bench("--base-url", f"http://{self.at}", "--streams", "0").returncode, 2)
 
     def test_a_gateway_passes_sound_on(self):
         key = self.folder / "fleet.key"

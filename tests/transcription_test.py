@@ -260,6 +260,68 @@ class Transcription(unittest.TestCase):
         self.assertGreater(len(many), 3)
         self.assertEqual(sorted(one["start"] for one in many), [one["start"] for one in many])
 
+    def test_plan_says_what_serve_claims(self):
+        plan = ["plan", self.model, "--max-audio-seconds", LIMIT_S]
+        done = subprocess.run([BINARY, *map(str, plan)], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        claimed = next(re.search(r"memory ([0-9.]+ \w+)", line)[1] for line in self.server.log if "speech to text" in line)
+        self.assertRegex(done.stdout, rf"in all +{re.escape(claimed)} ")
+        figures = json.loads(subprocess.run([BINARY, *map(str, plan), "--json"], capture_output=True, text=True, timeout=60).stdout)
+        self.assertEqual(figures["total_bytes"], figures["weight_bytes"] + figures["workspace_bytes"] + figures["sound_bytes"])
+        self.assertEqual(figures["weight_bytes"], json.loads(subprocess.run(
+            [BINARY, "inspect", self.model, "--json"], capture_output=True, text=True, timeout=60).stdout)["weight_bytes"])
+        done = subprocess.run([BINARY, "plan", self.model, "--gpu", "h100"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("on the processors", done.stderr)
+        done = subprocess.run([BINARY, "plan", BOX, "--max-audio-seconds", "60"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--max-audio-seconds is of speech models", done.stderr)
+
+    def bench(self, *words):
+        return subprocess.run([BINARY, "bench", "transcribe", "--base-url", f"http://127.0.0.1:{self.server.port}", "--model", "whisper",
+                               *map(str, words)], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "PELTON_BENCH_LOCK_HELD": "1"})
+
+    def test_bench_counts_words_and_seconds(self):
+        folder = self.path / "recordings"
+        folder.mkdir()
+        samples = [tone(2, seed=31), tone(5, seed=32)]
+        (folder / "a.wav").write_bytes(wav(samples[0]))
+        (folder / "b.flac").write_bytes(self.sound.write("flac", samples[1]))
+        said = self.said(wav(samples[0])).split()
+        (folder / "a.txt").write_text(" ".join(said))
+        for stream in ([], ["--stream"]):
+            out = self.path / "bench.json"
+            done = self.bench(folder, "--rounds", "2", "--max-concurrency", "3", "--json", out, *stream)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = json.loads(out.read_text())
+            self.assertEqual((figures["answers"], figures["failed"]), (4, 0))
+            self.assertAlmostEqual(figures["audio_s"], 14, 3)
+            self.assertAlmostEqual(figures["real_time_factor"], figures["seconds"] / 14, 3)
+            self.assertEqual([pathlib.Path(one["file"]).name for one in figures["files"]], ["a.wav", "b.flac"] * 2)
+            self.assertEqual("first_text_p50_s" in figures, bool(stream))
+            # What the server says is what the command says: the reference.
+            self.assertEqual(figures["word_error_rate"], 0)
+            self.assertGreater(figures["words"], 0)
+            self.assertIn("word error rate          0.00 %", done.stdout)
+        # Of 1 + n words one is left out.
+        words = figures["words"] // 2
+        (folder / "a.txt").write_text("zzzzz " + " ".join(said))
+        figures = json.loads(self.bench(folder, "--json", "-").stdout)
+        self.assertEqual((figures["words"], figures["left_out"], figures["added"], figures["substituted"]), (words + 1, 1, 0, 0))
+
+    def test_bench_says_what_is_no_sound(self):
+        path = self.path / "no.wav"
+        path.write_text("a text")
+        done = self.bench(path)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("no.wav", done.stderr)
+        (self.path / "yes.wav").write_bytes(self.talk)
+        done = self.bench(self.path / "yes.wav", "--language", "xx")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("no transcript", done.stderr)
+        self.assertIn("HTTP 400", done.stderr)
+
     def test_several_at_once_equal_one_at_a_time(self):
         files = [wav(tone(4 + 9 * (i % 4), seed=10 + i)) for i in range(8)]
         alone = [self.server.transcribe(file, response_format="verbose_json") for file in files]

@@ -26,7 +26,8 @@ RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
 TINY = ROOT / "testdata" / "golden" / "tiny"
 VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "pack", "plan", "synth", "bench latency",
          "bench prefix", "bench bandwidth", "bench serve", "bench throughput", "bench compare",
-         "bench sweep", "bench history", "bench gateway", "bench kv", "pull", "cache list", "cache purge", "list", "rm", "ps", "stop"]
+         "bench sweep", "bench history", "bench gateway", "bench kv", "bench speech",
+         "bench transcribe", "pull", "cache list", "cache purge", "list", "rm", "ps", "stop"]
 BINARY = None
 
 

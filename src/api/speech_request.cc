@@ -1,6 +1,7 @@
 #include "api/speech_request.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,18 @@ constexpr size_t kInputBytesMax = 4 * kSpeechInputCharsMax;
 constexpr size_t kInstructionBytesMax = kInputBytesMax;
 constexpr size_t kWordBytesMax = 16;
 constexpr int64_t kTokensMax = INT32_MAX;
+
+using Format = SpeechRequest::Format;
+struct FormatName {
+  Format format = Format::kWav;
+  std::string_view name;
+  std::string_view media_type;
+};
+constexpr std::array<FormatName, 5> kFormats = {{{Format::kWav, "wav", "audio/wav"},
+                                                 {Format::kPcm, "pcm", "audio/pcm"},
+                                                 {Format::kMp3, "mp3", "audio/mpeg"},
+                                                 {Format::kOpus, "opus", "audio/ogg"},
+                                                 {Format::kFlac, "flac", "audio/flac"}}};
 
 void read_input(const Fields& fields, SpeechRequest& request) {
   const std::string* input = fields.text("input", kInputBytesMax);
@@ -56,12 +69,13 @@ void read_voice(const Fields& fields, SpeechRequest& request) {
 
 void read_formats(const Fields& fields, SpeechRequest& request) {
   if (const std::string* format = fields.text("response_format", kWordBytesMax)) {
-    if (*format == "pcm") {
-      request.format = SpeechRequest::Format::kPcm;
-    } else if (*format != "wav") {
+    const auto* const known = std::ranges::find(kFormats, *format, &FormatName::name);
+    if (known != kFormats.end()) {
+      request.format = known->format;
+    } else {
       fields.refuse("response_format",
-                    fmt::format("'response_format': '{}' is not made here; 'wav' and 'pcm' (16 "
-                                "bits, little-endian) are",
+                    fmt::format("'response_format': '{}' is not made here; 'wav', 'pcm' (16 bits, "
+                                "little-endian), 'mp3', 'opus' (in Ogg) and 'flac' are",
                                 *format));
     }
   }
@@ -121,6 +135,14 @@ Result<SpeechRequest> parse_speech_request(std::string_view body, const RequestL
   check_unread_fields(fields, BodyKind::kText, limits.unknown_fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
+}
+
+std::string_view format_name(SpeechRequest::Format format) {
+  return std::ranges::find(kFormats, format, &FormatName::format)->name;
+}
+
+std::string_view media_type(SpeechRequest::Format format) {
+  return std::ranges::find(kFormats, format, &FormatName::format)->media_type;
 }
 
 void append_speech_delta(std::string_view bytes, std::string& json) {

@@ -16,7 +16,7 @@ namespace pelton::api {
 inline constexpr size_t kSpeechInputCharsMax = 4096;
 
 struct SpeechRequest {
-  enum class Format { kWav, kPcm };
+  enum class Format { kWav, kPcm, kMp3, kOpus, kFlac };
 
   std::string model;  // empty: the only one there is
   std::string input;
@@ -28,6 +28,10 @@ struct SpeechRequest {
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
+
+// "mp3", and what bytes of it are: "audio/mpeg".
+std::string_view format_name(SpeechRequest::Format format);
+std::string_view media_type(SpeechRequest::Format format);
 
 // Errors: kInvalidArgument with the field's path; kUnsupported for formats, speeds and
 // instructions.

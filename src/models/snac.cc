@@ -111,7 +111,7 @@ Result<SnacConfig> parse_snac_config(const Json& json, const std::string& file) 
 Snac::Snac(SnacConfig config, checkpoint::TensorFile file, kernels::Kernels& kernels)
     : config_(std::move(config)), file_(std::move(file)), kernels_(kernels) {}
 
-Result<std::unique_ptr<Snac>> Snac::load(const std::string& folder, kernels::Kernels& kernels) {
+Result<SnacConfig> read_snac_config(const std::string& folder) {
   const std::string name = folder + "/config.json";
   TRY_ASSIGN(const std::string text, base::read_file(name, size_t{1} << 20));
   const Result<Json> json = Json::parse(text);
@@ -120,15 +120,22 @@ Result<std::unique_ptr<Snac>> Snac::load(const std::string& folder, kernels::Ker
         ErrorCode::kBadCheckpoint,
         fmt::format("{}: {}", name, json.ok() ? "must be an object" : json.error().message)};
   }
-  TRY_ASSIGN(SnacConfig config, parse_snac_config(*json, name));
+  return parse_snac_config(*json, name);
+}
+
+Result<checkpoint::TensorFile> open_snac_weights(const std::string& folder) {
   const std::string safetensors = folder + "/model.safetensors";
   const std::string published = folder + "/pytorch_model.bin";
   std::error_code ignored;
   const bool is_published =
       !std::filesystem::exists(safetensors, ignored) && std::filesystem::exists(published, ignored);
-  TRY_ASSIGN(checkpoint::TensorFile file, is_published
-                                              ? checkpoint::TensorFile::open_torch(published)
-                                              : checkpoint::TensorFile::open(safetensors));
+  return is_published ? checkpoint::TensorFile::open_torch(published)
+                      : checkpoint::TensorFile::open(safetensors);
+}
+
+Result<std::unique_ptr<Snac>> Snac::load(const std::string& folder, kernels::Kernels& kernels) {
+  TRY_ASSIGN(SnacConfig config, read_snac_config(folder));
+  TRY_ASSIGN(checkpoint::TensorFile file, open_snac_weights(folder));
   std::unique_ptr<Snac> model(new Snac(std::move(config), std::move(file), kernels));
   TRY(model->load_all());
   return model;

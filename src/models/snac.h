@@ -35,10 +35,14 @@ struct SnacConfig {
 // Errors: kBadCheckpoint, kUnsupported, naming the key.
 Result<SnacConfig> parse_snac_config(const Json& json, const std::string& file);
 
+// Of a folder with config.json, and model.safetensors, or pytorch_model.bin as SNAC is published
+// (checkpoint/torch_file.h). Errors: as above.
+Result<SnacConfig> read_snac_config(const std::string& folder);
+Result<checkpoint::TensorFile> open_snac_weights(const std::string& folder);
+
 class Snac {
  public:
-  // Of a folder with config.json and model.safetensors, or pytorch_model.bin as SNAC is published
-  // (checkpoint/torch_file.h). `kernels` outlives it.
+  // Of such a folder. `kernels` outlives it.
   static Result<std::unique_ptr<Snac>> load(const std::string& folder, kernels::Kernels& kernels);
 
   const SnacConfig& config() const { return config_; }

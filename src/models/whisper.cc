@@ -340,22 +340,6 @@ Whisper::Looks Whisper::step_looking(WhisperWindow& window, std::span<const Toke
   return looks;
 }
 
-// Of a window: spectrogram and states with their taps, what a layer's passes put beside them, the
-// keys and values of all layers, a prompt's logits.
-int64_t Whisper::workspace_bytes() const {
-  const int64_t hidden = config_.hidden_size;
-  const int64_t frames = config_.frames();
-  const int64_t positions = config_.source_positions;
-  const int64_t taps =
-      frames * kTaps * config_.mel_bands + frames * hidden + positions * kTaps * hidden;
-  const int64_t states =
-      positions * (6 * hidden + std::max(config_.encoder.inner, config_.decoder.inner));
-  const int64_t blocks =
-      2 * hidden * (positions + config_.decoder.layers * (positions + config_.target_positions));
-  const int64_t logits = int64_t{config_.target_positions} * config_.vocab_size;
-  return static_cast<int64_t>(sizeof(float)) * (taps + states + blocks + logits);
-}
-
 std::span<const float> Whisper::run(WhisperWindow& window, std::span<const TokenId> tokens,
                                     const std::function<void(int layer)>& after_cross) {
   if (between_) between_();

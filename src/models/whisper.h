@@ -44,7 +44,7 @@ class Whisper {
   const WhisperConfig& config() const { return config_; }
   // Of the files' tensors, mapped; and at most of everything that is allocated for a window.
   int64_t weight_bytes() const { return file_.weight_bytes(); }
-  int64_t workspace_bytes() const;
+  int64_t workspace_bytes() const { return config_.workspace_bytes(); }
   // Called between the layers of an encoder's pass, which takes long, and before each step; may be
   // empty. Others may use the threads meanwhile.
   void set_between(std::function<void()> between) { between_ = std::move(between); }

@@ -165,6 +165,20 @@ TokenId WhisperConfig::language(std::string_view name) const {
   return -1;
 }
 
+// Of a window: spectrogram and states with their taps, what a layer's passes put beside them, the
+// keys and values of all layers, a prompt's logits.
+int64_t WhisperConfig::workspace_bytes() const {
+  constexpr int64_t kTaps = 3;  // of either convolution
+  const int64_t hidden = hidden_size;
+  const int64_t positions = source_positions;
+  const int64_t taps =
+      frames() * kTaps * mel_bands + frames() * hidden + positions * kTaps * hidden;
+  const int64_t states = positions * (6 * hidden + std::max(encoder.inner, decoder.inner));
+  const int64_t blocks = 2 * hidden * (positions + decoder.layers * (positions + target_positions));
+  const int64_t logits = int64_t{target_positions} * vocab_size;
+  return static_cast<int64_t>(sizeof(float)) * (taps + states + blocks + logits);
+}
+
 Result<WhisperConfig> parse_whisper_config(const Json& config, const Json& generation,
                                            const std::string& folder) {
   const ConfigFields fields(config, folder + "/config.json");

@@ -2,6 +2,7 @@
 // (OpenAI 2022, arXiv 2212.04356; the files of Hugging Face). A plain value.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,8 @@ struct WhisperConfig {
   std::vector<Head> alignment_heads;
 
   int frames() const { return 2 * source_positions; }  // of a window's spectrogram
+  // At most of everything that is allocated for a window.
+  int64_t workspace_bytes() const;
   // Of a language's token, or -1.
   TokenId language(std::string_view name) const;
 };

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/tensor_file.h"
+#include "models/whisper_config.h"
 #include "node/model_tokenizer.h"
 
 namespace pelton::node {
@@ -45,7 +47,22 @@ int64_t sound_bytes(const models::WhisperConfig& config, double seconds) {
                               (2.0 * (2.0 * samples + mel) + (kParkedFiles + kHeardFiles) * mel));
 }
 
+LoadedSpeechModel::Memory memory_of(const models::WhisperConfig& config, int64_t weight_bytes,
+                                    double audio_seconds_max) {
+  return {.weights = weight_bytes,
+          .workspace = config.workspace_bytes(),
+          .sound = sound_bytes(config, audio_seconds_max)};
+}
+
 }  // namespace
+
+Result<LoadedSpeechModel::Memory> LoadedSpeechModel::plan(const std::string& folder,
+                                                          double audio_seconds_max) {
+  TRY_ASSIGN(const models::WhisperConfig config, models::read_whisper_config(folder));
+  TRY_ASSIGN(const checkpoint::TensorFile file,
+             checkpoint::TensorFile::open(folder + "/model.safetensors"));
+  return memory_of(config, file.weight_bytes(), audio_seconds_max);
+}
 
 bool is_speech_model(const std::string& folder) {
   const Result<std::string> text = base::read_file(folder + "/config.json", kConfigBytesMax);
@@ -77,10 +94,8 @@ Result<std::unique_ptr<LoadedSpeechModel>> LoadedSpeechModel::load(const std::st
     TRY_ASSIGN(loaded->kernels_, kernels::make_kernels(choice, options.threads->pool()));
     TRY_ASSIGN(loaded->model_, models::Whisper::load(folder, *loaded->kernels_));
   }
-  Memory& memory = loaded->memory_;
-  memory.weights = loaded->model_->weight_bytes();
-  memory.workspace = loaded->model_->workspace_bytes();
-  memory.sound = sound_bytes(loaded->config(), options.audio_seconds_max);
+  const Memory& memory = loaded->memory_ =
+      memory_of(loaded->config(), loaded->model_->weight_bytes(), options.audio_seconds_max);
   if (options.budget != nullptr) {
     TRY_ASSIGN(MemoryBudget::Share share, options.budget->take(options.name, memory.bytes()));
     loaded->share_.emplace(std::move(share));

@@ -63,6 +63,9 @@ class LoadedSpeechModel {
     int64_t bytes() const { return weights + workspace + sound; }
   };
   const Memory& memory() const { return memory_; }
+  // The same before anything is loaded, of the folder's files. Errors: kBadCheckpoint,
+  // kUnsupported.
+  static Result<Memory> plan(const std::string& folder, double audio_seconds_max);
   std::string_view kernels_name() const { return kernels_->name(); }
   double load_seconds() const { return load_seconds_; }
 

@@ -507,6 +507,9 @@ void write_speech(PrometheusText& text, const ServedModel& model) {
   text.family("pelton_speech_first_audio_seconds", Type::kHistogram,
               "From a request's arrival to its first sound.");
   text.histogram({}, meter.first_audio_s);
+  text.family("pelton_speech_speed", Type::kHistogram,
+              "Seconds of sound for each second from a request's arrival to its last sound.");
+  text.histogram({}, meter.speed);
   text.counter("pelton_speech_underruns_total",
                "How often a stream was behind what a player that began with its first sound had "
                "played.",

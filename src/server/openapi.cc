@@ -88,7 +88,8 @@ void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
     writer.begin_object().key("type").string("string").end_object().end_object().end_object();
   } else if (endpoint.response == "sound") {
     writer.key("content").begin_object();
-    for (const std::string_view type : {"audio/wav", "audio/pcm"}) {
+    for (const std::string_view type :
+         {"audio/wav", "audio/pcm", "audio/mpeg", "audio/ogg", "audio/flac"}) {
       writer.key(type).begin_object().key("schema").begin_object().key("type").string("string");
       writer.key("format").string("binary").end_object().end_object();
     }

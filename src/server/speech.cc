@@ -15,6 +15,8 @@
 #include "server/reply.h"
 #include "server/request_pipeline.h"
 #include "server/speech_answer.h"
+#include "server/speech_use.h"
+#include "speech/sound_encoder.h"
 #include "speech/text_pieces.h"
 
 namespace pelton::server {
@@ -34,6 +36,32 @@ api::ApiError no_speech(const ServedModel& model) {
           .code = "modality_not_supported"};
 }
 
+bool is_compressed(api::SpeechRequest::Format format) {
+  using Format = api::SpeechRequest::Format;
+  return format != Format::kWav && format != Format::kPcm;
+}
+
+bool writes(const speech::CompressedSound& compressed, api::SpeechRequest::Format format) {
+  return !is_compressed(format) ||
+         std::ranges::find(compressed.formats, api::format_name(format)) !=
+             compressed.formats.end();
+}
+
+std::vector<std::string> written_formats(const speech::CompressedSound& compressed) {
+  std::vector<std::string> formats = {"wav", "pcm"};
+  formats.insert(formats.end(), compressed.formats.begin(), compressed.formats.end());
+  return formats;
+}
+
+std::unique_ptr<speech::SoundEncoder> encoder(const SpeechUse& speech,
+                                              api::SpeechRequest::Format format, bool is_whole) {
+  const speech::EncoderOptions options{.sample_rate = speech.queue.sample_rate(),
+                                       .is_whole = is_whole};
+  if (is_compressed(format)) return speech.compressed.make(api::format_name(format), options);
+  return format == api::SpeechRequest::Format::kWav ? speech::wav_encoder(options)
+                                                    : speech::pcm_encoder();
+}
+
 class Speech final : public ModelRequest {
  public:
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
@@ -47,6 +75,15 @@ class Speech final : public ModelRequest {
 
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     const SpeechUse& speech = *scope.model.speech;
+    if (!writes(speech.compressed, request_.format)) {
+      return api::api_error(
+          {ErrorCode::kInvalidArgument,
+           fmt::format("'response_format': this machine's libsndfile does not write '{}'; {} are "
+                       "written",
+                       api::format_name(request_.format),
+                       fmt::join(written_formats(speech.compressed), ", ")),
+           "response_format"});
+    }
     if (speech.has_voice(request_.voice)) return std::nullopt;
     return api::api_error({ErrorCode::kInvalidArgument,
                            fmt::format("'voice': there is none of this name; '{}' has {}",
@@ -116,11 +153,13 @@ void Speech::start(Call call, Services& services) {
   call.resumed = nullptr;
   const bool streams = request_.generation.stream;
   const auto tokens_max = work_.front().request.stop.max_new_tokens;
-  const SpeechAnswer::Options options{.pieces = work_.size(),
-                                      .format = request_.format,
-                                      .is_sse = request_.is_sse,
-                                      .is_whole = !streams,
-                                      .arrived_ns = call.arrived_ns};
+  const SpeechAnswer::Options options{
+      .pieces = work_.size(),
+      .format = request_.format,
+      .is_sse = request_.is_sse,
+      .is_whole = !streams,
+      .encoder = encoder(*call.model->speech, request_.format, !streams),
+      .arrived_ns = call.arrived_ns};
   auto made = services.submit(call, std::move(work_));
   if (!made) return;
   auto answer = std::make_unique<SpeechAnswer>(*call.model, options, services.clock);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "net/http_server.h"
-#include "speech/sound_bytes.h"
 
 namespace pelton::server {
 namespace {
@@ -39,14 +38,15 @@ void SpeechAnswer::turn() {
 
 void SpeechAnswer::collect() {
   if (job_ == nullptr) return;
-  std::optional<std::string> pcm;
+  std::optional<Sound> sound;
   {
     const std::lock_guard lock(made_->mutex);
-    pcm = std::exchange(made_->pcm, std::nullopt);
+    sound = std::exchange(made_->sound, std::nullopt);
   }
-  if (!pcm) return;
+  if (!sound) return;
   job_ = nullptr;
-  pcm_ += *pcm;
+  sound_.bytes += sound->bytes;
+  sound_.samples += sound->samples;
 }
 
 void SpeechAnswer::submit() {
@@ -57,10 +57,12 @@ void SpeechAnswer::submit() {
   if (heard_ == pieces_.size() || pieces_[heard_].windows.ready() == 0) return;
   job_ = speech_.queue.submit(
       {.windows = pieces_[heard_].windows.take(speech::VocoderQueue::kJobWindowsMax),
-       .done = [made = made_, turns = turns_](std::string pcm) {
+       .done = [made = made_, turns = turns_, encoder = options_.encoder](const std::string& pcm) {
+         Sound sound{.samples = static_cast<int64_t>(pcm.size() / kSampleBytes)};
+         encoder->push(pcm, sound.bytes);
          {
            const std::lock_guard lock(made->mutex);
-           made->pcm = std::move(pcm);
+           made->sound = std::move(sound);
          }
          turns->notify();
        }});
@@ -70,65 +72,51 @@ bool SpeechAnswer::goes_on() const {
   return job_ != nullptr || heard_ < pieces_.size();
 }
 
-void SpeechAnswer::take_events(std::string& out) {
-  if (pcm_.empty()) return;
+void SpeechAnswer::append_sound(std::string& out) {
   note_sound();
-  std::string sound;
-  if (!std::exchange(header_sent_, true) && options_.format == api::SpeechRequest::Format::kWav) {
-    sound = speech::wav_header(speech_.queue.sample_rate(), std::nullopt);
-  }
-  sound += std::exchange(pcm_, {});
+  const std::string bytes = std::exchange(sound_, {}).bytes;
+  if (bytes.empty()) return;
   if (!options_.is_sse) {
-    out += sound;
+    out += bytes;
     return;
   }
-  append_sse_event(out, [&](std::string& json) { api::append_speech_delta(sound, json); });
+  append_sse_event(out, [&](std::string& json) { api::append_speech_delta(bytes, json); });
+}
+
+void SpeechAnswer::take_events(std::string& out) {
+  append_sound(out);
 }
 
 void SpeechAnswer::take_last_events(std::string& out) {
-  take_events(out);
-  const bool is_wav = options_.format == api::SpeechRequest::Format::kWav;
-  if (!std::exchange(header_sent_, true) && is_wav) {
-    // Nothing was said: a file without samples is one all the same.
-    const std::string header = speech::wav_header(speech_.queue.sample_rate(), 0);
-    if (options_.is_sse) {
-      append_sse_event(out, [&](std::string& json) { api::append_speech_delta(header, json); });
-    } else {
-      out += header;
-    }
-  }
+  options_.encoder->finish(sound_.bytes);
+  append_sound(out);
+  note_end();
   if (!options_.is_sse) return;
   append_sse_event(out, [&](std::string& json) { api::append_speech_done(usage_, json); });
 }
 
 std::string SpeechAnswer::whole_body() {
   note_sound();
-  std::string body;
-  if (options_.format == api::SpeechRequest::Format::kWav) {
-    body = speech::wav_header(speech_.queue.sample_rate(), pcm_.size());
-  }
-  body += std::exchange(pcm_, {});
-  return body;
+  note_end();
+  options_.encoder->finish(sound_.bytes);
+  return std::exchange(sound_, {}).bytes;
 }
 
 net::HttpResponse SpeechAnswer::whole_reply() {
   net::HttpResponse reply{.body = whole_body()};
-  reply.headers.add("Content-Type", std::string(sound_type()));
+  reply.headers.add("Content-Type", std::string(api::media_type(options_.format)));
   return reply;
 }
 
-std::string_view SpeechAnswer::sound_type() const {
-  return options_.format == api::SpeechRequest::Format::kWav ? "audio/wav" : "audio/pcm";
-}
-
 std::string_view SpeechAnswer::content_type() const {
-  return options_.is_sse ? Answer::content_type() : sound_type();
+  return options_.is_sse ? Answer::content_type() : api::media_type(options_.format);
 }
 
-// Of `pcm_`, before it is handed out. A player that began with the first sound and has heard it all
-// by now has waited: it goes on with what comes now.
+// Of `sound_`, before it is handed out; what a coder holds back of it counts as said. A player that
+// began with the first sound and has heard it all by now has waited: it goes on with what comes
+// now.
 void SpeechAnswer::note_sound() {
-  const auto samples = static_cast<int64_t>(pcm_.size() / kSampleBytes);
+  const int64_t samples = std::exchange(sound_.samples, 0);
   if (samples == 0) return;
   SpeechMeter& meter = speech_.meter;
   const int64_t now_ns = clock_.now_ns();
@@ -145,6 +133,13 @@ void SpeechAnswer::note_sound() {
     }
   }
   samples_out_ += samples;
+  samples_ += samples;
+}
+
+void SpeechAnswer::note_end() {
+  const double took_s = static_cast<double>(clock_.now_ns() - options_.arrived_ns) * 1e-9;
+  if (samples_ == 0 || took_s <= 0.0) return;
+  speech_.meter.speed.observe(static_cast<double>(samples_) / speech_.queue.sample_rate() / took_s);
 }
 
 }  // namespace pelton::server

@@ -1,8 +1,9 @@
 // A text's sound, whole or as it comes: the tokens of its pieces as codes, windows of these through
-// the model's vocoder (speech/vocoder_queue.h), its samples as bytes or as events. All pieces are
-// sampled at once, decoded and heard one after the other. While its reader is behind, nothing more
-// is decoded: a turn comes only when there is room (Generation::pump). Owned by its Generation, on
-// the exchange's net thread; the vocoder's threads only fill `Made` and notify.
+// the model's vocoder (speech/vocoder_queue.h), its samples as bytes of a file (on the vocoder's
+// thread, which coding takes longer), handed out as they are or as events. All pieces are sampled
+// at once, decoded and heard one after the other. While its reader is behind, nothing more is
+// decoded: a turn comes only when there is room (Generation::pump). Owned by its Generation, on the
+// exchange's net thread; the vocoder's threads only fill `Made` and notify.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ class SpeechAnswer final : public Answer {
     api::SpeechRequest::Format format = api::SpeechRequest::Format::kWav;
     bool is_sse = false;
     bool is_whole = false;
+    std::shared_ptr<speech::SoundEncoder> encoder;
     int64_t arrived_ns = 0;  // on `clock`
   };
 
@@ -53,15 +55,20 @@ class SpeechAnswer final : public Answer {
     bool ended = false;
   };
   // What a job has come to, between the vocoder's thread and the net thread.
+  struct Sound {
+    std::string bytes;
+    int64_t samples = 0;  // that they were made of
+  };
   struct Made {
     std::mutex mutex;
-    std::optional<std::string> pcm;  // guarded by mutex
+    std::optional<Sound> sound;  // guarded by mutex
   };
 
   void collect();
   void submit();
   void note_sound();
-  std::string_view sound_type() const;
+  void note_end();
+  void append_sound(std::string& out);
 
   SpeechUse& speech_;
   const Options options_;
@@ -71,10 +78,10 @@ class SpeechAnswer final : public Answer {
   size_t heard_ = 0;  // the piece that is being decoded
   const std::shared_ptr<Made> made_ = std::make_shared<Made>();
   speech::VocoderQueue::Ticket job_;  // null: none is under way
-  std::string pcm_;                   // decoded, not handed out
-  bool header_sent_ = false;
+  Sound sound_;                       // made, not handed out
   api::SpeechUsage usage_;
   int64_t samples_out_ = 0;       // handed out since `playing_since_ns_`
+  int64_t samples_ = 0;           // handed out in all
   int64_t playing_since_ns_ = 0;  // 0: nothing has been heard
 };
 

@@ -38,6 +38,22 @@ class ShownCodes final : public speech::Vocoder {
   }
 };
 
+// "[" before all, "|" before each further piece, "]" behind the last.
+class ShownPieces final : public speech::SoundEncoder {
+ public:
+  explicit ShownPieces(bool is_whole) : is_whole_(is_whole) {}
+  void push(std::string_view pcm, std::string& out) override {
+    held_ += (pieces_++ == 0 ? "[" : "|") + std::string(pcm);
+    if (!is_whole_) out += std::exchange(held_, {});
+  }
+  void finish(std::string& out) override { out += held_ + "]"; }
+
+ private:
+  const bool is_whole_;
+  int pieces_ = 0;
+  std::string held_;
+};
+
 ServerFixture::Options options() {
   ServerFixture::Options options;
   options.tokenizer = &speech::test_tokenizer;
@@ -47,6 +63,11 @@ ServerFixture::Options options() {
     model.speech =
         std::make_shared<SpeechUse>(*std::move(tokens), std::vector<std::string>{"tara", "leo"},
                                     std::make_unique<ShownCodes>());
+    model.speech->compressed = {.formats = {"flac"},
+                                .make = [](std::string_view, const speech::EncoderOptions& how) {
+                                  EXPECT_EQ(how.sample_rate, 24'000);
+                                  return std::make_unique<ShownPieces>(how.is_whole);
+                                }};
   };
   return options;
 }
@@ -124,6 +145,32 @@ TEST(Speech, EventsCarryTheSameBytes) {
   EXPECT_GT(last.find("usage")->integer("input_tokens"), 10);
 }
 
+// One encoder for all of an answer, and its end is sent.
+TEST(Speech, CompressedSoundIsWhatTheEncoderMakes) {
+  ServerFixture fixture(script(frames(kCodes)), options());
+  const auto plain = [](std::string bytes) {
+    std::erase(bytes, '|');
+    return bytes;
+  };
+  const std::string expected = "[" + sound(kCodes) + "]";
+  const net::HttpResponse whole =
+      fixture.post("/v1/audio/speech", body(R"("stream":false,"response_format":"flac")"));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(whole.headers.get("Content-Type"), "audio/flac");
+  EXPECT_EQ(plain(whole.body), expected);
+  const net::HttpResponse stream =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"flac")"));
+  EXPECT_EQ(stream.headers.get("Content-Type"), "audio/flac");
+  EXPECT_EQ(plain(stream.body), expected);
+  const net::HttpResponse events =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"flac","stream_format":"sse")"));
+  std::string bytes;
+  for (const std::string& event : events_of(events.body)) {
+    bytes += base::from_base64(parsed(event).string("audio").value_or("")).value_or("");
+  }
+  EXPECT_EQ(plain(bytes), expected);
+}
+
 TEST(Speech, PiecesOfALongTextAreHeardInTheirOrder) {
   const std::string first(350, 'x');
   const std::string second(350, 'y');
@@ -173,7 +220,8 @@ TEST(Speech, WhatIsWrongIsNamed) {
   };
   const std::string long_input(4097, 'a');
   for (const Case& wrong : std::vector<Case>{
-           {body(R"("response_format":"mp3")"), "response_format", "'wav' and 'pcm'"},
+           {body(R"("response_format":"aac")"), "response_format", "'wav', 'pcm'"},
+           {body(R"("response_format":"mp3")"), "response_format", "wav, pcm, flac are written"},
            {body(R"("speed":1.5)"), "speed", "not supported"},
            {body(R"("instructions":"whisper")"), "instructions", "not supported"},
            {body(R"("stream_format":"x")"), "stream_format", "'audio' or 'sse'"},
@@ -222,9 +270,14 @@ TEST(Speech, WhatIsHeardIsCounted) {
   const SpeechMeter& meter = fixture.model().speech->meter;
   EXPECT_EQ(meter.samples.load(), 9 * kFrameSamples);
   EXPECT_EQ(meter.first_audio_s.read().count(), 1);
+  EXPECT_EQ(meter.speed.read().count(), 1);
+  ASSERT_EQ(fixture.post("/v1/audio/speech", body(R"("stream":false)")).status, 200);
+  EXPECT_EQ(meter.samples.load(), 2 * 9 * kFrameSamples);
+  EXPECT_EQ(meter.speed.read().count(), 2);
   const std::string page = fixture.get("/metrics").body;
   EXPECT_THAT(page, HasSubstr("pelton_speech_first_audio_seconds_count"));
   EXPECT_THAT(page, HasSubstr("pelton_speech_audio_seconds_total"));
+  EXPECT_THAT(page, HasSubstr("pelton_speech_speed_count"));
 }
 
 // A client that leaves amid its stream: nothing of it is left, and others are answered.
