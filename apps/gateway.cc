@@ -405,6 +405,7 @@ cli::Verb gateway_verb() {
   for (Flag& flag : file_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : console_flags("operators")) {
     flag.only_with = {{"--config"}};
+    flag.not_with = {{"--check"}, {"--print-config"}};
     verb.flags.push_back(std::move(flag));
   }
   for (Flag& flag : chains_flags()) {
