@@ -48,7 +48,9 @@ Result<Target> make_target(const TargetOptions& options) {
   // "http://host/v1" is what OpenAI's own clients want to hear; here the endpoint has the "/v1".
   if (prefix.ends_with("/v1") && endpoint.starts_with("/v1/")) prefix.resize(prefix.size() - 3);
   target.call.target = prefix + endpoint;
-  target.call.headers.add("Content-Type", options.content_type);
+  if (!options.content_type.empty()) {
+    target.call.headers.add("Content-Type", options.content_type);
+  }
   for (const auto& [name, value] : options.headers) target.call.headers.add(name, value);
   return target;
 }

@@ -33,7 +33,7 @@ struct TargetOptions {
   std::string endpoint;  // empty: the backend's
   std::string model;
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string content_type = "application/json";
+  std::string content_type = "application/json";  // empty: each call says its own
 };
 Result<Target> make_target(const TargetOptions& options);
 
