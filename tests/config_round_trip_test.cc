@@ -85,7 +85,10 @@ Words circumstances_of(const Verb& verb, const Flag& flag) {
   if (flag.only_with.empty()) return {};
   const cli::Circumstance& one = flag.only_with.front();
   const Flag& other = named(verb, one.flag);
-  Words words = circumstances_of(verb, other);  // which may want another one in its turn
+  // Which may want another one in its turn; of two that want each other that is all.
+  const bool is_mutual = std::ranges::any_of(
+      other.only_with, [&](const cli::Circumstance& its) { return its.flag == flag.name; });
+  Words words = is_mutual ? Words{} : circumstances_of(verb, other);
   const Words said =
       one.values.empty() ? ways_to_say(other).front() : Words{one.flag, one.values.front()};
   words.insert(words.end(), said.begin(), said.end());
