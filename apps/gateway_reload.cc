@@ -661,8 +661,7 @@ std::optional<api::ApiError> GatewayReload::write_in_place(const std::string& te
   // What is said to be in force is there after a loss of power, too.
   const Result<void> on_disk = base::sync_path(fresh);
   if (on_disk.ok() && ::rename(fresh.c_str(), file.c_str()) == 0) {
-    const std::string folder = std::filesystem::path(file).parent_path().string();
-    const Result<void> named = base::sync_path(folder.empty() ? "." : folder);
+    const Result<void> named = base::sync_name(file);
     if (!named.ok()) log_.warning(named.error().message);
     return std::nullopt;
   }

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/sync_path.h"
 #include "base/utc_time.h"
 
 namespace pelton::access {
@@ -194,13 +194,9 @@ Result<void> AuditLog::write_head(const AuditChain& chain) {
   if (!head.ok()) return io_error(fresh, "open");
   TRY(write_all(head.get(), chain.head_text(), fresh));
   if (::rename(fresh.c_str(), file.c_str()) != 0) return io_error(file, "rename into place");
-  const std::string folder = std::filesystem::path(file).parent_path().string();
-  const base::Descriptor parent(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // It is there, if perhaps not after a loss of power: then one line is more than it says.
-  if (!parent.ok() || ::fsync(parent.get()) != 0) {
-    log_.warning(io_error(file, "sync the folder of").message);
-  }
+  const Result<void> named = base::sync_name(file);
+  if (!named.ok()) log_.warning(named.error().message);
   return {};
 }
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "net/url.h"
 
 namespace pelton::access {
 namespace {

@@ -15,6 +15,12 @@ TEST(SyncPath, TakesFilesAndFolders) {
   EXPECT_TRUE(sync_path(folder).ok());
 }
 
+TEST(SyncPath, TakesANameInItsFolder) {
+  EXPECT_TRUE(sync_name(::testing::TempDir() + "/sync_path_test").ok());
+  EXPECT_TRUE(sync_name("sync_path_test").ok()) << "where the process stands";
+  EXPECT_FALSE(sync_name("/nowhere/at-all").ok());
+}
+
 TEST(SyncPath, NamesWhatItDoesNotFind) {
   const Result<void> done = sync_path("/nowhere/at-all");
   ASSERT_FALSE(done.ok());

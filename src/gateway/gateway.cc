@@ -103,8 +103,8 @@ bool wakes_a_maker(const net::HttpRequest& request, const PoolConfig& pool) {
 }
 
 bool is_foreign(const GatewayConfig& config, const std::string& pool) {
-  const auto found = std::ranges::find(config.pools, pool, &PoolConfig::name);
-  return found != config.pools.end() && found->is_foreign();
+  const PoolConfig* const found = pool_named(config, pool);
+  return found != nullptr && found->is_foreign();
 }
 
 bool asks_why(const net::HttpRequest& request, const Asker& asker) {

@@ -30,11 +30,6 @@ bool is_resident(const Fleet::Row& row, const std::string& name) {
                          row.load.adapters.end();
 }
 
-const PoolConfig* pool_named(const GatewayConfig& config, const std::string& name) {
-  const auto found = std::ranges::find(config.pools, name, &PoolConfig::name);
-  return found == config.pools.end() ? nullptr : &*found;
-}
-
 constexpr int64_t kSlotsMax = 16'384;  // of an answer
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace pelton::gateway {
 // Who has replicas started when they are asked for is there.
 bool Gateway::serves(std::string_view pool) const {
   const Config settings = config();
-  const auto found = std::ranges::find(settings->config.pools, pool, &PoolConfig::name);
-  if (found == settings->config.pools.end()) return false;
+  const PoolConfig* const found = pool_named(settings->config, pool);
+  if (found == nullptr) return false;
   return found->scaling.has_value() || fleet_.serves(*found);
 }
 

@@ -14,11 +14,6 @@ const TenantConfig* tenant_of(const GatewayConfig& config, std::string_view name
   return found == config.tenants.end() ? nullptr : &*found;
 }
 
-const PoolConfig* pool_named(const GatewayConfig& config, std::string_view name) {
-  const auto found = std::ranges::find(config.pools, name, &PoolConfig::name);
-  return found == config.pools.end() ? nullptr : &*found;
-}
-
 bool has_model(const PoolConfig& pool, std::string_view model) {
   return std::ranges::find(pool.models, model) != pool.models.end();
 }
@@ -132,6 +127,11 @@ DrawnArm arm_of(const GatewayConfig& config, const RouteConfig& route, const Rou
 }
 
 }  // namespace
+
+const PoolConfig* pool_named(const GatewayConfig& config, std::string_view name) {
+  const auto found = std::ranges::find(config.pools, name, &PoolConfig::name);
+  return found == config.pools.end() ? nullptr : &*found;
+}
 
 bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker) {
   const TenantConfig* rules = tenant_of(config, asker.tenant);

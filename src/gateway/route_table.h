@@ -33,6 +33,9 @@ struct Asker {
   }
 };
 
+// Null: there is none of that name.
+const PoolConfig* pool_named(const GatewayConfig& config, std::string_view name);
+
 // Whether its requests go to one pool only, by its key or its tenant.
 bool is_tied_to_pool(const GatewayConfig& config, const Asker& asker);
 // The region that its requests stay in, by its key or its tenant; empty: any.
