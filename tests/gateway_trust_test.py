@@ -265,7 +265,8 @@ class Trust(unittest.TestCase):
         self.assertEqual(fleet.metric("added_seconds_count"), 5)
         self.assertEqual(fleet.metric("retry_budget"), 10)
         fleet.fault(0, errors=1)
-        self.wait(lambda: post("key-c") == 200 and fleet.metric("retries_total") > 0)
+        others = itertools.count()  # so that both workers are asked: one prompt stays with one of them
+        self.wait(lambda: post("key-c", messages=[{"role": "user", "content": f"check {next(others) % 40} 5 please"}]) == 200 and fleet.metric("retries_total") > 0)
         self.assertEqual(fleet.metric("retries_total"), fleet.metric("retries_total", reason="refused"))
         self.assertLess(fleet.metric("retry_budget"), 10)
         young = re.compile(r'^pelton_gateway_report_age_seconds\{pool="box",worker="w-[01]"\} 0', re.M)
