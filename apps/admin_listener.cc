@@ -3,15 +3,29 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
+#include "api/error.h"
 #include "apps/console_flags.h"
 #include "apps/listener_flags.h"
+#include "net/json_response.h"
 #include "net/url.h"
+#include "server/admin_scopes.h"
 #include "server/audited_requests.h"
 
 namespace pelton::apps {
 
 using cli::Flag;
+
+namespace {
+
+net::HttpResponse refused(const api::ApiError& error) {
+  net::HttpResponse response = net::json_response(api::error_body(error), error.status);
+  if (error.status == 401) response.headers.add("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace
 
 std::vector<Flag> admin_flags() {
   return {{.name = "--admin-port",
@@ -23,9 +37,14 @@ std::vector<Flag> admin_flags() {
            .most = 65535},
           {.name = "--admin-host",
            .value = "ADDRESS",
-           .help = "where that listens; it asks for no key, so beyond this machine only with "
+           .help = "where that listens; beyond this machine only with --admin-keys, "
                    "--tls-client-ca or --open",
            .default_text = "127.0.0.1",
+           .only_with = {{"--admin-port"}}},
+          {.name = "--admin-keys",
+           .help = "ask for operators' keys there: --admin-api-key, or those of --api-key-file "
+                   "with role=view, role=operate or role=admin; no console then",
+           .kind = Flag::Kind::kSwitch,
            .only_with = {{"--admin-port"}}},
           {.name = "--no-admin-tls",
            .help = "plain HTTP there, also with --tls-cert",
@@ -35,9 +54,9 @@ std::vector<Flag> admin_flags() {
 
 Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
                                  std::shared_ptr<const net::TlsIdentity> tls,
-                                 access::AuditLog* audit) {
+                                 access::AuditLog* audit, const access::AdminGate& gate) {
   if (!arguments.has("--admin-port")) return {};
-  open_console(arguments, tls != nullptr);
+  if (!gate.asks()) open_console(arguments, tls != nullptr);  // a page has no key to ask with
   if (arguments.has("--no-admin-tls")) tls = nullptr;
   tls_ = tls != nullptr;
   host_ = arguments.text("--admin-host");
@@ -50,8 +69,11 @@ Result<void> AdminListener::open(const cli::Arguments& arguments, int replica,
                                .hosts = hosts.at(host_),
                                .tls = std::move(tls),
                                .body_bytes_max = server::AdminServer::kBodyBytesMax},
-      [this, audit](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
-        exchange = server::audited_command(request, exchange, "an operator", audit);
+      [this, audit, &gate](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+        const auto who = gate.admit(request, server::role_needed(request));
+        const auto* name = std::get_if<std::string>(&who);
+        exchange = server::audited_command(request, exchange, name == nullptr ? "" : *name, audit);
+        if (name == nullptr) return exchange->send(refused(std::get<api::ApiError>(who)));
         if (console_ != nullptr && console_->handle(request, exchange)) return;
         admin_.handle(request, exchange);
       },

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "access/admin_gate.h"
 #include "access/audit_log.h"
 #include "base/log.h"
 #include "cli/command_line.h"
@@ -24,9 +25,10 @@ class AdminListener {
       : services_(parts.services), public_(parts.listener), admin_(std::move(parts)), log_(log) {}
 
   // `tls`: null without. Of several replicas each has a port of its own (listener_flags.h).
-  // `audit`: null: none is kept; it outlives this.
+  // `audit`: null: none is kept; it outlives this, as `gate`.
   Result<void> open(const cli::Arguments& arguments, int replica,
-                    std::shared_ptr<const net::TlsIdentity> tls, access::AuditLog* audit);
+                    std::shared_ptr<const net::TlsIdentity> tls, access::AuditLog* audit,
+                    const access::AdminGate& gate);
   // Before what it reports on goes away.
   void close();
 

@@ -12,8 +12,9 @@
 
 #include "apps/computed_pages.h"
 #include "apps/console_flags.h"
+#include "apps/fleet_admin.h"
 #include "apps/fleet_console.h"
-#include "apps/gateway_reload.h"
+#include "apps/gateway_options.h"
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
@@ -80,8 +81,9 @@ Result<void> replay(const std::string& file) {
   return {};
 }
 
-Result<Json> ask_pools(const std::string& url) {
+Result<Json> ask_pools(const std::string& url, const std::string& key) {
   TRY_ASSIGN(net::HttpCall call, net::make_http_call("GET", url + "/v1/autoscaler"));
+  if (!key.empty()) call.headers.add("Authorization", "Bearer " + key);
   call.whole_time_max = std::chrono::seconds(10);
   TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(std::move(call)));
   TRY_ASSIGN(Json json, Json::parse(answer.body));
@@ -111,8 +113,8 @@ std::string explained(const Json& pool) {
 }
 
 // The last decision of a pool with every term of the rule; of one of two roles, both.
-Result<void> explain(const std::string& url, const std::string& pool) {
-  TRY_ASSIGN(const Json answer, ask_pools(url));
+Result<void> explain(const std::string& url, const std::string& key, const std::string& pool) {
+  TRY_ASSIGN(const Json answer, ask_pools(url, key));
   const Json* pools = answer.find("pools");
   std::string names;
   std::string text;
@@ -248,6 +250,7 @@ Result<void> Deciding::begin(launch::Lead* lead) {
   std::vector<launch::ScaledPool> pools = scaled_pools(config);
   launch::RemoteFleet::Options options{.gateways = config_.autoscaler.gateways,
                                        .epoch = exchange_epoch(lead, clock_)};
+  TRY_ASSIGN(options.key, admin_key(arguments_));
   for (const launch::ScaledPool& pool : pools) {
     if (pool.computes_for.empty()) options.pools.push_back(pool.name);
   }
@@ -403,7 +406,8 @@ Result<void> run(const cli::Arguments& arguments) {
                            {.allows_empty = true, .open = arguments.has("--open")}));
   }
   if (arguments.has("--explain")) {
-    return explain(explained_url(arguments, has_config ? &config : nullptr),
+    TRY_ASSIGN(const std::string key, admin_key(arguments));
+    return explain(explained_url(arguments, has_config ? &config : nullptr), key,
                    arguments.text("--explain"));
   }
   if (!has_config) {
@@ -451,6 +455,11 @@ cli::Verb autoscale_verb() {
                  .help =
                      "where that one listens; default: as --config says, or http://127.0.0.1:8091",
                  .only_with = {{"--explain"}}},
+                {.name = "--admin-key-file",
+                 .value = "FILE",
+                 .help = "an operator's key, the file's first line: for gateways with --admin-keys",
+                 .may_be_empty = false,
+                 .not_with = {{"--replay"}}},
                 {.name = "--replay",
                  .value = "FILE",
                  .help = "decide again what was recorded there; fails where a decision is another"},

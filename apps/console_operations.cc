@@ -61,6 +61,12 @@ ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, GatewayReload* r
                      },
                  .clock = clock}) {}
 
+std::optional<std::string> ConsoleOperations::signed_in(const net::HttpRequest& request) {
+  const std::optional<console::Sessions::Account> whose = sessions_.whose(request);
+  if (!whose || !gateway_.is_operator(whose->id)) return std::nullopt;
+  return whose->name;
+}
+
 bool ConsoleOperations::handle(const net::HttpRequest& request, net::Exchange& exchange) {
   if (!may_sign_in()) sessions_.end_all();
   if (request.path == kSession) {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -39,6 +40,8 @@ class ConsoleOperations {
 
   // Whether there is a key to sign in with.
   bool may_sign_in() const { return gateway_.has_operators(); }
+  // The name of whoever has signed in where the request comes from.
+  std::optional<std::string> signed_in(const net::HttpRequest& request);
   // Whether the request was one of these; then it has been answered.
   bool handle(const net::HttpRequest& request, net::Exchange& exchange);
   // {"n":…,"at":…,"who":…,"from":…,"what":…,"target":…,"result":…}, by number.

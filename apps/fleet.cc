@@ -29,8 +29,7 @@ cli::Positional name_positional() {
 // What the gateway answers; its refusals are errors in its own words.
 Result<Json> ask(const cli::Arguments& arguments, std::string method, const std::string& path,
                  std::string body = {}, std::chrono::seconds time_max = kAnswerMax) {
-  TRY_ASSIGN(net::HttpCall call,
-             net::make_http_call(std::move(method), arguments.text("--admin") + path));
+  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(method), path));
   call.whole_time_max = time_max;
   call.body = std::move(body);
   TRY_ASSIGN(const net::HttpResponse response, net::http_fetch(std::move(call)));
@@ -180,8 +179,7 @@ Result<void> explain(const cli::Arguments& arguments) {
 // The answer's body as it is.
 Result<net::HttpResponse> config_call(const cli::Arguments& arguments, std::string method,
                                       std::string body, const std::string& etag) {
-  TRY_ASSIGN(net::HttpCall call,
-             net::make_http_call(std::move(method), arguments.text("--admin") + "/v1/config"));
+  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(method), "/v1/config"));
   call.whole_time_max = std::chrono::seconds(10);
   call.body = std::move(body);
   if (!etag.empty()) call.headers.add("If-Match", etag);
@@ -405,13 +403,6 @@ cli::Verb command_verb(std::string word, std::string summary) {
 
 }  // namespace
 
-Flag admin_flag() {
-  return {.name = "--admin",
-          .value = "URL",
-          .help = "the gateway's admin listener, as it prints it",
-          .default_text = "http://127.0.0.1:8091"};
-}
-
 std::vector<cli::Verb> fleet_verbs() {
   std::vector<cli::Verb> verbs;
   verbs.push_back({.name = "fleet ls",
@@ -479,6 +470,10 @@ std::vector<cli::Verb> fleet_verbs() {
   verbs.push_back(command_verb("undrain", "Sends a drained worker requests again."));
   verbs.push_back(command_verb("eject", "Keeps requests from a worker for a while."));
   verbs.push_back(command_verb("restore", "Ends a worker's ejection."));
+  for (cli::Verb& verb : verbs) {
+    const bool asks = std::ranges::find(verb.flags, "--admin", &Flag::name) != verb.flags.end();
+    if (asks) verb.flags.push_back(admin_key_flag());
+  }
   return verbs;
 }
 

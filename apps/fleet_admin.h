@@ -1,10 +1,22 @@
-// --admin, of the verbs that ask a running gateway.
+// --admin and --admin-key-file, of the verbs that ask a running gateway.
 #pragma once
 
+#include <string>
+
+#include "base/result.h"
 #include "cli/command_line.h"
+#include "net/http_client.h"
 
 namespace pelton::apps {
 
 cli::Flag admin_flag();
+// Of a gateway that asks for operators' keys (gateway --admin-keys).
+cli::Flag admin_key_flag();
+
+// The key that --admin-key-file names: its first line; empty without the flag. Errors: kBadConfig.
+Result<std::string> admin_key(const cli::Arguments& arguments);
+// A call of that gateway's, with the key. `path`: and what is asked behind it.
+Result<net::HttpCall> admin_call(const cli::Arguments& arguments, std::string method,
+                                 const std::string& path);
 
 }  // namespace pelton::apps

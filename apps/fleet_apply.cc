@@ -1,6 +1,7 @@
-// pelton fleet apply, diff, get, delete: a gateway's configuration, declared by one file. What a
-// file would change is asked of the gateway first, which reads it as it reads its own; what is put
-// in force is put in the place of the very text that this was asked about (If-Match).
+// pelton fleet apply, diff, get, patch, delete, history, revert: a gateway's configuration,
+// declared by one file. What a file would change is asked of the gateway first, which reads it as
+// it reads its own; what is put in force is put in the place of the very text that this was asked
+// about (If-Match).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "apps/input.h"
 #include "apps/verbs.h"
 #include "base/json.h"
+#include "base/utc_time.h"
 #include "net/http_client.h"
 #include "net/url.h"
 
@@ -52,11 +54,11 @@ Error refused(const net::HttpResponse& response) {
 }
 
 Result<net::HttpResponse> send(const cli::Arguments& arguments, Call asked) {
-  TRY_ASSIGN(net::HttpCall call,
-             net::make_http_call(std::move(asked.method), arguments.text("--admin") + asked.path));
+  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(asked.method), asked.path));
   call.whole_time_max = kAnswerMax;
   call.body = std::move(asked.body);
   if (!asked.etag.empty()) call.headers.add("If-Match", asked.etag);
+  if (call.method == "PATCH") call.headers.add("Content-Type", "application/merge-patch+json");
   TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
   if (response.status == 200) return response;
   return refused(response);
@@ -79,6 +81,7 @@ Result<Plan> plan_of(const cli::Arguments& arguments, Call call) {
   call.etag = plan.etag;
   TRY_ASSIGN(const net::HttpResponse response, send(arguments, std::move(call)));
   TRY_ASSIGN(plan.answer, Json::parse(response.body));
+  plan.is_same = plan.answer.boolean("same").value_or(plan.is_same);
   const Json* changes = plan.answer.find("changes");
   if (changes == nullptr || !changes->is_array()) {
     return Error{ErrorCode::kIo, "no gateway that plans changes answers there"};
@@ -164,7 +167,7 @@ Result<void> diff(const cli::Arguments& arguments) {
 
 std::string object_path(const cli::Arguments& arguments) {
   std::string path(kConfig);
-  if (arguments.text("KIND") == kAll) return path;
+  if (!arguments.has("KIND") || arguments.text("KIND") == kAll) return path;
   for (const char* const word : {"KIND", "NAME"}) {
     if (arguments.has(word)) path += "/" + net::percent_encode(arguments.text(word));
   }
@@ -172,9 +175,65 @@ std::string object_path(const cli::Arguments& arguments) {
 }
 
 Result<void> get(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, {.path = object_path(arguments)}));
+  std::string path = object_path(arguments);
+  if (arguments.has("--json")) path += "?form=json";
+  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, {.path = std::move(path)}));
   fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
-  return write_output(answer.body);
+  return write_output(arguments.has("--json") ? answer.body + "\n" : answer.body);
+}
+
+Result<void> patch(const cli::Arguments& arguments) {
+  TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
+  Call call{.method = "PATCH", .path = object_path(arguments), .body = std::move(text)};
+  TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
+  if (plan.is_same) return show(arguments, plan);
+  return carry_out(arguments, plan, std::move(call));
+}
+
+// "  12  2026-11-30T02:15:00.000Z  ann  ~ pool box: scale.max = 2 -> 4 (and 3 more)".
+std::string history_line(const Json& entry) {
+  const Json* changes = entry.find("changes");
+  std::string what;
+  if (changes != nullptr && changes->is_array() && !changes->as_array().empty()) {
+    const Json::Array& all = changes->as_array();
+    what = all.front().is_string() ? all.front().as_string() : "";
+    if (all.size() > 1) what += fmt::format(" (and {} more)", all.size() - 1);
+  }
+  const int64_t reverts_to = entry.integer("reverts_to").value_or(0);
+  if (reverts_to > 0) what = fmt::format("= {}{}{}", reverts_to, what.empty() ? "" : "; ", what);
+  return fmt::format("{:>5}  {}  {:<20} {}\n", entry.integer("n").value_or(0),
+                     base::utc_time(entry.integer("at").value_or(0)),
+                     entry.string("who").value_or(""), what);
+}
+
+std::string history_path(const cli::Arguments& arguments) {
+  std::string path = fmt::format("{}/history", kConfig);
+  if (arguments.has("N")) path += "/" + arguments.text("N");
+  return path;
+}
+
+Result<void> history(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, {.path = history_path(arguments)}));
+  if (arguments.has("N")) {
+    fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
+    return write_output(answer.body);
+  }
+  if (arguments.has("--json")) return write_output(answer.body + "\n");
+  TRY_ASSIGN(const Json json, Json::parse(answer.body));
+  const Json* entries = json.find("entries");
+  if (entries == nullptr || !entries->is_array()) {
+    return Error{ErrorCode::kIo, "no gateway that keeps a history answers there"};
+  }
+  std::string text;
+  for (const Json& entry : entries->as_array()) text += history_line(entry);
+  return write_text(text);
+}
+
+Result<void> revert(const cli::Arguments& arguments) {
+  Call call{.method = "POST", .path = history_path(arguments) + "/revert"};
+  TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
+  if (plan.is_same) return show(arguments, plan);
+  return carry_out(arguments, plan, std::move(call));
 }
 
 Result<void> remove(const cli::Arguments& arguments) {
@@ -205,9 +264,63 @@ Flag dry_run_flag() {
       .name = "--dry-run", .help = "only show what would be changed", .kind = Flag::Kind::kSwitch};
 }
 
+Flag if_match_flag() {
+  return {.name = "--if-match",
+          .value = "ETAG",
+          .help = "only if the gateway's file is still the one that `fleet get` showed"};
+}
+
 cli::Positional file_positional() {
   return {.name = "FILE",
           .help = "the whole configuration, as docs/gateway.md has it; - for stdin"};
+}
+
+cli::Verb patch_verb() {
+  return {
+      .name = "fleet patch",
+      .summary = "Changes single keys of a gateway's configuration.",
+      .about =
+          "FILE is a merge patch of JSON (RFC 7396): what it names is set, null takes it away, "
+          "and\n"
+          "all else stays, comments too. Without KIND it is of the whole configuration, as fleet\n"
+          "get all --json shows it; with KIND and NAME of that object. Lists are replaced whole.",
+      .positionals = {{.name = "FILE", .help = "the patch; - for stdin"},
+                      {.name = "KIND", .help = "of what", .required = false, .choices = kinds()},
+                      {.name = "NAME",
+                       .help = "as for fleet get; none, where there is one of that kind",
+                       .required = false}},
+      .flags = {admin_flag(), dry_run_flag(), if_match_flag(), plan_json_flag()},
+      .examples = {"echo '{\"scale\": {\"max\": 4}}' | pelton fleet patch - pool box"},
+      .run = patch};
+}
+
+cli::Verb history_verb() {
+  return {.name = "fleet history",
+          .summary = "Lists what a gateway's configuration was, or prints one of these.",
+          .about =
+              "The last hundred texts of its file, each with who changed what; \"= 3\" says\n"
+              "that it is number 3 again.",
+          .positionals = {{.name = "N",
+                           .help = "a number: print that text, with its ETag on stderr",
+                           .required = false}},
+          .flags = {admin_flag(),
+                    {.name = "--json",
+                     .help = "all that is known, as JSON",
+                     .kind = Flag::Kind::kSwitch}},
+          .examples = {"pelton fleet history", "pelton fleet history 3 > gateway.toml"},
+          .run = history};
+}
+
+cli::Verb revert_verb() {
+  return {.name = "fleet revert",
+          .summary = "Puts an earlier configuration in force, and shows what that changes.",
+          .about =
+              "Byte for byte, as a new number of the history. It is checked as any other: what\n"
+              "names a file that is gone changes nothing.",
+          .positionals = {{.name = "N", .help = "its number, as fleet history shows it"}},
+          .flags = {admin_flag(), dry_run_flag(), if_match_flag(), plan_json_flag()},
+          .examples = {"pelton fleet revert 3 --dry-run", "pelton fleet revert 3"},
+          .run = revert};
 }
 
 }  // namespace
@@ -228,9 +341,7 @@ std::vector<cli::Verb> fleet_apply_verbs() {
                  {.name = "--prune",
                   .help = "take away what FILE lacks",
                   .kind = Flag::Kind::kSwitch},
-                 {.name = "--if-match",
-                  .value = "ETAG",
-                  .help = "only if the gateway's file is still the one that `fleet get` showed"},
+                 if_match_flag(),
                  plan_json_flag()},
        .examples = {"pelton fleet apply gateway.toml", "pelton fleet apply gateway.toml --dry-run"},
        .run = apply});
@@ -252,7 +363,10 @@ std::vector<cli::Verb> fleet_apply_verbs() {
                         .help = "a name, a worker's URL, a route's MODEL or MODEL/TENANT; without "
                                 "it all of that kind",
                         .required = false}},
-       .flags = {admin_flag()},
+       .flags = {admin_flag(),
+                 {.name = "--json",
+                  .help = "what it says as JSON, as fleet patch changes it",
+                  .kind = Flag::Kind::kSwitch}},
        .examples = {"pelton fleet get all > gateway.toml", "pelton fleet get pool box"},
        .run = get});
   verbs.push_back(
@@ -267,6 +381,9 @@ std::vector<cli::Verb> fleet_apply_verbs() {
        .flags = {admin_flag(), dry_run_flag(), plan_json_flag()},
        .examples = {"pelton fleet delete worker http://10.0.0.7:9000"},
        .run = remove});
+  verbs.push_back(patch_verb());
+  verbs.push_back(history_verb());
+  verbs.push_back(revert_verb());
   return verbs;
 }
 

@@ -89,6 +89,10 @@ void FleetConsole::note_conditions(const States& states) {
   conditions_.note(counts, parts_.clock.now_ns());
 }
 
+std::optional<std::string> FleetConsole::signed_in(const net::HttpRequest& request) const {
+  return operations_ == nullptr ? std::nullopt : operations_->signed_in(request);
+}
+
 bool FleetConsole::handle(const net::HttpRequest& request,
                           const std::shared_ptr<net::Exchange>& exchange) {
   if (parts_.gateway != nullptr && request.path == "/v1/conditions") {

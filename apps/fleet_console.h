@@ -13,6 +13,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "apps/computed_pages.h"
@@ -48,6 +50,11 @@ class FleetConsole {
 
   // At the clients' listener of this host there is a chat. Before the first request.
   void set_chat_port(int port) { chat_port_ = port; }
+
+  // As /v1/conditions has them. Any thread.
+  std::string conditions() const { return conditions_.body(); }
+  // Whose session the request comes with, if somebody has signed in.
+  std::optional<std::string> signed_in(const net::HttpRequest& request) const;
 
   // Whether the request was one of the console's; then it has been answered, or is being.
   bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);

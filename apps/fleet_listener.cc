@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "apps/gateway_reload.h"
+#include "apps/gateway_options.h"
 #include "apps/kv_event_flags.h"
 #include "apps/listener_flags.h"
 #include "cluster/block_names.h"

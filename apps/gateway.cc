@@ -8,21 +8,28 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "access/admin_gate.h"
 #include "access/audit_log.h"
+#include "access/audited_exchange.h"
+#include "api/error.h"
 #include "apps/audit_flags.h"
 #include "apps/chains_flags.h"
 #include "apps/computed_pages.h"
 #include "apps/console_flags.h"
 #include "apps/fleet_console.h"
+#include "apps/fleet_events.h"
 #include "apps/gateway_chains.h"
 #include "apps/gateway_reload.h"
 #include "apps/gateway_scaling.h"
 #include "apps/input.h"
 #include "apps/life_cycle.h"
+#include "apps/listener_flags.h"
 #include "apps/own_server.h"
 #include "apps/scaling_exchange.h"
 #include "apps/verbs.h"
@@ -32,9 +39,11 @@
 #include "cluster/fleet_key.h"
 #include "console/pages.h"
 #include "gateway/admin_audit.h"
+#include "gateway/admin_scopes.h"
 #include "gateway/config_text.h"
 #include "gateway/grpc_listener.h"
 #include "net/http_server.h"
+#include "net/json_response.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -70,16 +79,37 @@ struct Answering {
   GatewayChains* chains = nullptr;          // null: there are none
   const GatewayScaling* scaling = nullptr;  // null: nobody scales here
   FleetConsole* console = nullptr;          // null: there is none
+  FleetEvents* events = nullptr;            // null: nobody could ask for them
   bool has_chat = false;
+  const access::AdminGate& gate;
 };
+
+// Who asks, by a key or by having signed in at the console; or why he may not.
+std::variant<std::string, api::ApiError> admitted(const Answering& with,
+                                                  const net::HttpRequest& request) {
+  const access::OperatorRole needed = gateway::role_needed(request);
+  if (with.gate.asks() && access::is_reading(request) && with.console != nullptr) {
+    if (std::optional<std::string> name = with.console->signed_in(request)) return *std::move(name);
+  }
+  return with.gate.admit(request, needed);
+}
 
 void answer_operator(const Answering& with, const net::HttpRequest& request,
                      std::shared_ptr<net::Exchange> exchange) {
-  exchange = gateway::audited(request, exchange, with.gateway.audit());
+  const std::variant<std::string, api::ApiError> who = admitted(with, request);
+  if (const auto* refused = std::get_if<api::ApiError>(&who)) {
+    gateway::audit_refusal(request, *refused, with.gateway.audit());
+    net::HttpResponse answer = net::json_response(api::error_body(*refused), refused->status);
+    if (refused->status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
+    return exchange->send(std::move(answer));
+  }
+  const std::string& name = std::get<std::string>(who);
+  exchange = gateway::audited(request, exchange, with.gateway.audit(), name);
+  if (with.events != nullptr && with.events->handle(request, exchange)) return;
   if (with.console != nullptr && with.console->handle(request, exchange)) return;
   if (with.computed.handle(request, exchange)) return;
   if (request.path == "/v1/config" || request.path.starts_with("/v1/config/")) {
-    return exchange->send(with.reload.answer(request));
+    return exchange->send(with.reload.answer(request, name));
   }
   if (with.scaling != nullptr && request.path == "/v1/autoscaler") {
     return exchange->send(with.scaling->page());
@@ -163,6 +193,17 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
   return std::make_unique<FleetConsole>(std::move(parts));
 }
 
+std::unique_ptr<FleetEvents> fleet_events(const gateway::GatewayConfig& config,
+                                          gateway::Gateway& gateway, const GatewayReload& reload,
+                                          const GatewayScaling* scaling,
+                                          const FleetConsole* console, const base::Clock& clock) {
+  if (config.admin_port < 0) return nullptr;
+  FleetEvents::Parts parts{.gateway = gateway, .reload = reload, .clock = clock};
+  if (scaling != nullptr) parts.states = [scaling] { return scaling->states(); };
+  if (console != nullptr) parts.conditions = [console] { return console->conditions(); };
+  return std::make_unique<FleetEvents>(std::move(parts));
+}
+
 Result<std::unique_ptr<ComputedPages>> computed_pages(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::string program, own_program());
   return std::make_unique<ComputedPages>(
@@ -235,6 +276,21 @@ void note_oddities(const gateway::Gateway::Options& options, const gateway::Gate
   }
 }
 
+// Why it would let nobody in.
+Result<void> check_operators(const cli::Arguments& arguments, const gateway::GatewayConfig& config,
+                             const access::OperatorKeys& operators) {
+  if (!arguments.has("--admin-keys")) return {};
+  const auto refused = [](std::string_view why) {
+    return Error{ErrorCode::kBadConfig, fmt::format("--admin-keys: {}", why), "admin-keys"};
+  };
+  if (config.admin_port < 0) return refused("the configuration has no 'admin' listener");
+  if (operators.empty()) {
+    return refused(
+        "no key of 'keys_file' has a role: role=view, role=operate or role=admin behind it");
+  }
+  return {};
+}
+
 // On stdout: where it listens.
 void announce(const Listeners& listeners, const gateway::GatewayConfig& config, base::Log& log) {
   std::string lines = fmt::format("listening on http://{}\n",
@@ -251,26 +307,35 @@ void announce(const Listeners& listeners, const gateway::GatewayConfig& config, 
   if (!written) log.warning(written.error().message);  // nobody reads stdout; serving matters more
 }
 
-Result<void> run(const cli::Arguments& arguments) {
-  if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
-  if (!arguments.has("--config")) {
-    return Error{ErrorCode::kInvalidArgument, "--config FILE says which workers there are",
-                 "config"};
-  }
-  const std::string& file = arguments.text("--config");
-  const gateway::ConfigRules rules{.allows_empty = arguments.has("--allow-empty"),
-                                   .open = arguments.has("--open")};
-  TRY_ASSIGN(const gateway::GatewayConfig config, gateway::read_gateway_config(file, rules));
+// What is known before anything is opened.
+struct Beginning {
+  std::string file;
+  gateway::ConfigRules rules;
+  gateway::GatewayConfig config;
   TextsByFile texts;
-  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config, texts));
+  GatewayOptions read;
+};
+Result<Beginning> read_files(const cli::Arguments& arguments) {
+  Beginning begun{
+      .file = arguments.text("--config"),
+      .rules = {.allows_empty = arguments.has("--allow-empty"), .open = arguments.has("--open")}};
+  TRY_ASSIGN(begun.config, gateway::read_gateway_config(begun.file, begun.rules));
+  TRY_ASSIGN(begun.read, gateway_options(begun.config, begun.texts));
+  TRY(check_operators(arguments, begun.config, begun.read.operators));
   TRY(check_chains(arguments));
   if (arguments.has("--capacity")) TRY(capacity::read_needs(arguments.text("--capacity")));
+  if (arguments.has("--with-autoscaler")) TRY(check_alone(begun.config));
+  return begun;
+}
+
+Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base::Clock& clock,
+                   base::Log& log) {
+  const std::string& file = begun.file;
+  const gateway::GatewayConfig& config = begun.config;
+  gateway::Gateway::Options& options = begun.read.gateway;
   const bool scales = arguments.has("--with-autoscaler");
-  if (scales) TRY(check_alone(config));
-  const base::SystemClock clock;
-  base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
-  if (arguments.has("--print-config")) return write_output(gateway::config_text(config));
-  if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  access::AdminGate gate(admin_keys(arguments));
+  gate.set_keys(std::move(begun.read.operators));
   note_oddities(options, config, log);
   TRY_ASSIGN(const Kept kept, open_kept(arguments, clock, log));
   options.requests = kept.requests.get();
@@ -283,7 +348,8 @@ Result<void> run(const cli::Arguments& arguments) {
     demand_count.notify();
   };
   gateway::Gateway gateway(std::move(options), clock, log);
-  GatewayReload reload(file, rules, config, std::move(texts), gateway, clock, log);
+  GatewayReload reload(file, begun.rules, config, std::move(begun.texts), gateway, gate, clock,
+                       log);
   reload.audit_start();
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
@@ -299,6 +365,8 @@ Result<void> run(const cli::Arguments& arguments) {
     console = operators_console(config, gateway, reload, scaling.get(), *computed,
                                 chains != nullptr, clock, log);
   }
+  const std::unique_ptr<FleetEvents> events =
+      fleet_events(config, gateway, reload, scaling.get(), console.get(), clock);
   TRY_ASSIGN(Listeners listeners, open_listeners(config,
                                                  {.gateway = gateway,
                                                   .reload = reload,
@@ -307,7 +375,9 @@ Result<void> run(const cli::Arguments& arguments) {
                                                   .chains = chains.get(),
                                                   .scaling = scaling.get(),
                                                   .console = console.get(),
-                                                  .has_chat = has_console(arguments)},
+                                                  .events = events.get(),
+                                                  .has_chat = has_console(arguments),
+                                                  .gate = gate},
                                                  log));
   if (scales) scaling->start();
   announce(listeners, config, log);
@@ -318,6 +388,29 @@ Result<void> run(const cli::Arguments& arguments) {
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
   if (kept.audit != nullptr) kept.audit->note({.what = "stop", .target = file});
   return {};
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
+  if (!arguments.has("--config")) {
+    return Error{ErrorCode::kInvalidArgument, "--config FILE says which workers there are",
+                 "config"};
+  }
+  TRY_ASSIGN(Beginning begun, read_files(arguments));
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  if (arguments.has("--print-config")) return write_output(gateway::config_text(begun.config));
+  if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  return serve(arguments, std::move(begun), clock, log);
+}
+
+Flag admin_keys_flag() {
+  return {.name = "--admin-keys",
+          .help =
+              "ask for operators' keys at the admin listener: those of keys_file with "
+              "role=view, role=operate or role=admin",
+          .kind = Flag::Kind::kSwitch,
+          .only_with = {{"--config"}}};
 }
 
 // Files beside the configuration: what it keeps of what it hears, and what machines there are.
@@ -402,6 +495,7 @@ cli::Verb gateway_verb() {
                    "pelton gateway --config gateway.toml --capacity capacity.toml"},
       .run = run,
   };
+  verb.flags.push_back(admin_keys_flag());
   for (Flag& flag : file_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : console_flags("operators")) {
     flag.only_with = {{"--config"}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -18,35 +19,30 @@
 #include "access/audit_chain.h"
 #include "access/audited_exchange.h"
 #include "api/error.h"
-#include "apps/input.h"
-#include "apps/listener_flags.h"
-#include "apps/scaled_pools.h"
 #include "apps/version.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json_writer.h"
 #include "base/sync_path.h"
-#include "chat/format_of.h"
-#include "checkpoint/checkpoint.h"
-#include "cluster/block_names.h"
-#include "cluster/fleet_key.h"
 #include "gateway/config_changes.h"
 #include "gateway/config_edit.h"
+#include "gateway/config_json.h"
+#include "gateway/config_patch.h"
 #include "gateway/config_text.h"
-#include "kv_transfer/peer_ticket.h"
 #include "net/json_response.h"
 #include "net/url.h"
-#include "node/model_template.h"
 
 namespace pelton::apps {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{1'000};
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
-constexpr size_t kSecretBytesMax = size_t{64} << 10;
-constexpr size_t kPemBytesMax = size_t{4} << 20;
 constexpr size_t kKeysBytesMax = size_t{1} << 24;
+constexpr std::string_view kFile = "/v1/config";
+constexpr std::string_view kState = "/v1/config/state";
+constexpr std::string_view kHistory = "/v1/config/history";
 constexpr std::string_view kObjects = "/v1/config/";
+constexpr std::string_view kMergePatch = "application/merge-patch+json";
 // Of what there is one.
 constexpr std::array<std::string_view, 5> kTables = {"gateway", "autoscaler", "etcd", "kubernetes",
                                                      "zones"};
@@ -97,15 +93,22 @@ Error keys_gone() {
                "keys_file"};
 }
 
+Error operators_gone() {
+  return Error{ErrorCode::kBadConfig,
+               "no key of 'keys_file' has a role; --admin-keys asks for such a one", "keys_file"};
+}
+
 api::ApiError from_a_page() {
   return {.status = 403,
           .message =
               "pages in a browser (the header 'Origin') change no configuration; use pelton "
-              "fleet config put",
+              "fleet apply",
           .type = "invalid_request_error",
           .param = {},
           .code = "forbidden_origin"};
 }
+
+constexpr std::string_view kHistoryField = "history";
 
 // What is not as it was asked for, of one object.
 api::ApiError bad_edit(const Error& error) {
@@ -114,8 +117,63 @@ api::ApiError bad_edit(const Error& error) {
   if (error.code == ErrorCode::kInvalidArgument) shown.code = "bad_object";
   if (error.code != ErrorCode::kNotFound) return shown;
   shown.status = 404;
-  shown.code = "object_not_found";
+  shown.code = error.field == kHistoryField ? "history_not_found" : "object_not_found";
   return shown;
+}
+
+api::ApiError no_merge_patch(std::string_view type) {
+  return {.status = 415,
+          .message = fmt::format("PATCH takes a merge patch of JSON (RFC 7396): Content-Type {}, "
+                                 "not '{}'",
+                                 kMergePatch, type.substr(0, 100)),
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "unsupported_patch"};
+}
+
+// "application/merge-patch+json; charset=utf-8" too.
+bool is_merge_patch(const net::HttpRequest& request) {
+  std::string_view type = request.headers.get("Content-Type");
+  type = type.substr(0, type.find(';'));
+  type = type.substr(0, type.find_last_not_of(" \t") + 1);
+  return net::equals_without_case(type, kMergePatch);
+}
+
+// Of "/v1/config/history/N" and ".../N/revert".
+struct HistoryPath {
+  int64_t number = 0;  // 0: of the list
+  bool is_revert = false;
+};
+std::optional<HistoryPath> history_path(std::string_view path) {
+  if (path == kHistory) return HistoryPath{};
+  path.remove_prefix(std::min(path.size(), kHistory.size() + 1));
+  constexpr std::string_view kRevert = "/revert";
+  HistoryPath asked{.is_revert = path.ends_with(kRevert)};
+  if (asked.is_revert) path.remove_suffix(kRevert.size());
+  const auto [end, error] = std::from_chars(path.data(), path.data() + path.size(), asked.number);
+  if (error != std::errc() || end != path.data() + path.size() || asked.number < 1) {
+    return std::nullopt;
+  }
+  return asked;
+}
+
+bool is_history(std::string_view path) {
+  return path == kHistory || path.starts_with(fmt::format("{}/", kHistory));
+}
+
+// As Allow has them; empty: there is nothing at that path.
+std::string_view methods_of(std::string_view path) {
+  if (path == kFile) return "GET, HEAD, PUT, PATCH";
+  if (path == kState) return "GET, HEAD";
+  if (!is_history(path)) return "GET, HEAD, PUT, PATCH, DELETE";
+  const std::optional<HistoryPath> asked = history_path(path);
+  if (!asked) return {};
+  return asked->is_revert ? "POST" : "GET, HEAD";
+}
+
+Error no_history(int64_t number) {
+  return {ErrorCode::kNotFound, fmt::format("the history has no number {}", number),
+          std::string(kHistoryField)};
 }
 
 Error no_object(const gateway::ConfigPlace& place) {
@@ -142,6 +200,14 @@ void write_changes(base::JsonWriter& w, const std::vector<gateway::ConfigChange>
     w.end_object();
   }
   w.end_array();
+}
+
+std::vector<std::string> change_lines(std::string_view before, std::string_view after) {
+  const auto changes = gateway::config_changes(before, after);
+  if (!changes.ok()) return {"not to be named: " + changes.error().message};
+  std::vector<std::string> lines;
+  for (const gateway::ConfigChange& one : *changes) lines.push_back(change_text(one));
+  return lines;
 }
 
 // Of each line of a file of keys the first digits of its key's SHA-256, and what it says more.
@@ -192,192 +258,32 @@ void add_changed_keys(const std::vector<std::string>& before, const std::vector<
   add("+", after, before);
 }
 
-Result<std::shared_ptr<const gateway::ModelText>> read_text(const gateway::PoolConfig& pool) {
-  auto text = std::make_shared<gateway::ModelText>();
-  Result<tokenizer::Tokenizer> tokenizer = load_tokenizer(pool.tokenizer);
-  if (!tokenizer.ok()) {
-    return Error{
-        ErrorCode::kBadConfig,
-        fmt::format("the pool '{}': 'tokenizer': {}", pool.name, tokenizer.error().message),
-        "tokenizer"};
-  }
-  text->tokenizer = std::make_unique<const tokenizer::Tokenizer>(*std::move(tokenizer));
-  std::optional<chat::TemplateSource> source;
-  if (const Result<checkpoint::Checkpoint> checkpoint =
-          checkpoint::Checkpoint::open(pool.tokenizer);
-      checkpoint.ok()) {
-    TRY_ASSIGN(source, node::read_model_template(*checkpoint, ""));
-  }
-  // One without has no conversations; its workers say so to those who ask for some.
-  const auto format =
-      chat::format_of({.tokenizer = *text->tokenizer, .chat_template = std::move(source)});
-  if (format.ok()) text->chat = *format;
-  return std::shared_ptr<const gateway::ModelText>(std::move(text));
-}
-
-// An error of a file says by which key of the configuration it is read.
-Error of_key(std::string_view key, const Error& error) {
-  return Error{ErrorCode::kBadConfig, fmt::format("'{}': {}", key, error.message),
-               std::string(key)};
-}
-
-// Its first line, as keys and passwords stand in files.
-Result<std::string> read_secret(const std::string& file, std::string_view field) {
-  Result<std::string> text = base::read_file(file, kSecretBytesMax);
-  if (!text.ok()) return of_key(field, text.error());
-  text->resize(std::min(text->find_first_of("\r\n"), text->size()));
-  if (text->empty()) {
-    return of_key(field, Error{ErrorCode::kBadConfig, file + ": is empty", {}});
-  }
-  return text;
-}
-
-// Keys and certificates of workers of other kinds.
-Result<void> read_foreign_access(gateway::GatewayConfig& config) {
-  for (gateway::PoolConfig& pool : config.pools) {
-    if (!pool.is_foreign()) continue;
-    if (!pool.api_key_file.empty()) {
-      TRY_ASSIGN(pool.api_key, read_secret(pool.api_key_file, "api_key_file"));
-    }
-    const bool has_tls =
-        pool.tls || !pool.ca_file.empty() ||
-        std::ranges::any_of(config.workers, [&](const gateway::WorkerConfig& worker) {
-          return worker.pool == pool.name && worker.tls;
-        });
-    if (!has_tls) continue;
-    auto trust = net::TlsTrust::load({.ca = pool.ca_file, .certificate = {}, .key = {}});
-    if (!trust.ok()) return of_key("ca_file", trust.error());
-    pool.trust = *std::move(trust);
-  }
-  return {};
-}
-
-// Keys, certificates and the secret of regions.
-Result<void> read_region_access(gateway::RegionsConfig& regions) {
-  constexpr size_t kSecretBytesMin = 32;
-  if (!regions.secret_file.empty()) {
-    TRY_ASSIGN(regions.secret, read_secret(regions.secret_file, "region_secret_file"));
-    if (regions.secret.size() < kSecretBytesMin) {
-      return of_key("region_secret_file",
-                    Error{ErrorCode::kBadConfig,
-                          fmt::format("{}: a secret has {} bytes at least: openssl rand -hex 32",
-                                      regions.secret_file, kSecretBytesMin),
-                          {}});
-    }
-  }
-  for (gateway::RegionConfig& region : regions.others) {
-    TRY_ASSIGN(region.api_key, read_secret(region.key_file, "key_file"));
-    if (!region.tls) continue;
-    auto trust = net::TlsTrust::load({.ca = region.ca_file, .certificate = {}, .key = {}});
-    if (!trust.ok()) return of_key("ca_file", trust.error());
-    region.trust = *std::move(trust);
-  }
-  return {};
-}
-
 }  // namespace
-
-Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etcd) {
-  cluster::EtcdClient::Options options{.endpoints = etcd.endpoints, .user = etcd.user};
-  if (etcd.user.empty() != etcd.password_file.empty()) {
-    return Error{ErrorCode::kBadConfig, "etcd: a user and a password file go together", {}};
-  }
-  if (etcd.certificate_file.empty() != etcd.key_file.empty()) {
-    return Error{ErrorCode::kBadConfig, "etcd: a certificate and its key go together", {}};
-  }
-  if (!etcd.password_file.empty()) {
-    TRY_ASSIGN(options.password, read_secret(etcd.password_file, "password_file"));
-  }
-  options.tls = etcd.tls;
-  const auto read = [](std::string_view key, const std::string& file,
-                       std::string& into) -> Result<void> {
-    if (file.empty()) return {};
-    Result<std::string> text = base::read_file(file, kPemBytesMax);
-    if (!text.ok()) return of_key(key, text.error());
-    into = *std::move(text);
-    return {};
-  };
-  TRY(read("ca_file", etcd.ca_file, options.ca));
-  TRY(read("certificate_file", etcd.certificate_file, options.certificate));
-  TRY(read("key_file", etcd.key_file, options.key));
-  return options;
-}
-
-namespace {
-
-Result<std::string> key_file(const std::string& file) {
-  Result<std::string> text = base::read_file(file, kKeysBytesMax);
-  if (!text.ok()) return of_key("keys_file", text.error());
-  return text;
-}
-
-}  // namespace
-
-Result<gateway::KeyScopes> key_scopes(const std::string& file) {
-  TRY_ASSIGN(const std::string text, key_file(file));
-  return gateway::KeyScopes::parse(text, file);
-}
-
-Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
-                                                  TextsByFile& known) {
-  TRY(check_launched(config));
-  gateway::Gateway::Options options{.config = std::move(config), .version = kVersion};
-  if (!options.config.keys_file.empty()) {
-    const std::string& file = options.config.keys_file;
-    // Read once: between two readings it may have become another, with keys that no scope is of.
-    TRY_ASSIGN(const std::string text, key_file(file));
-    TRY(options.keys.add_file(text, file));
-    if (options.keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", {}};
-    TRY_ASSIGN(gateway::KeyScopes scopes, gateway::KeyScopes::parse(text, file));
-    options.config.key_scopes = std::make_shared<const gateway::KeyScopes>(std::move(scopes));
-  }
-  TRY(read_foreign_access(options.config));
-  TRY(read_region_access(options.config.regions));
-  TRY_ASSIGN(options.etcd, etcd_options(options.config.etcd));
-  if (!options.config.fleet_key_file.empty()) {
-    const auto key = cluster::FleetKey::read(options.config.fleet_key_file);
-    if (!key.ok()) return of_key("fleet_key_file", key.error());
-    options.trust = net::TlsTrust::of_shared_keys(key->derive(cluster::kConnectionLabel));
-    options.block_seed = cluster::block_seed(*key);
-    options.salt_secret = cluster::salt_secret(*key);
-    options.peer_key = key->derive(kv_transfer::kPeerLabel).front();
-    options.limit_secret = key->derive("limits").front();
-  }
-  const bool has_services = std::ranges::any_of(
-      options.config.pools,
-      [](const gateway::PoolConfig& pool) { return !pool.kubernetes_service.empty(); });
-  const gateway::KubernetesConfig& api = options.config.kubernetes;
-  if (has_services && api.api.starts_with("https://") && !api.ca_file.empty()) {
-    auto trust = net::TlsTrust::load({.ca = api.ca_file, .certificate = {}, .key = {}});
-    if (!trust.ok()) return of_key("ca_file", trust.error());
-    options.kubernetes_trust = *std::move(trust);
-  }
-  for (const gateway::PoolConfig& pool : options.config.pools) {
-    if (pool.tokenizer.empty()) continue;
-    std::shared_ptr<const gateway::ModelText>& text = known[pool.tokenizer];
-    if (text == nullptr) {
-      TRY_ASSIGN(text, read_text(pool));
-    }
-    options.texts[pool.name] = text;
-  }
-  return options;
-}
 
 GatewayReload::GatewayReload(std::string file, const gateway::ConfigRules& rules,
                              const gateway::GatewayConfig& config, TextsByFile texts,
-                             gateway::Gateway& gateway, const base::Clock& clock, base::Log& log)
+                             gateway::Gateway& gateway, access::AdminGate& gate,
+                             const base::Clock& clock, base::Log& log)
     : file_(std::move(file)),
       rules_(rules),
       gateway_(gateway),
+      gate_(gate),
       clock_(clock),
       log_(log),
       texts_(std::move(texts)),
+      history_(file_ + ".history"),
       keys_file_(config.keys_file),
       workers_file_(config.workers_file),
       read_(stamps()),
       seen_(read_),
       last_({.unix_ms = clock.unix_ms(), .why = "start", .error = {}, .takes_new_start = {}}),
-      watcher_({.name = "pelton-reload", .interval = kLook}, [this] { look(); }) {}
+      watcher_({.name = "pelton-reload", .interval = kLook}, [this] { look(); }) {
+  std::lock_guard lock(mutex_);
+  // What was changed while there was no gateway is a number, too.
+  if (const Result<std::string> text = base::read_file(file_, kConfigBytesMax); text.ok()) {
+    history_.note({.unix_ms = clock.unix_ms(), .who = "start", .text = *text});
+  }
+}
 
 GatewayReload::Stamp GatewayReload::stamp_of(const std::string& file) {
   struct stat status {};
@@ -401,38 +307,85 @@ void GatewayReload::reload(std::string_view why) {
   std::lock_guard lock(mutex_);
   read_ = stamps();
   const std::string before = gateway_.effective_config();
-  const Result<void> done = try_reload();
+  const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
+  const Result<void> done =
+      text.ok() ? try_reload(*text) : Error{ErrorCode::kBadConfig, text.error().message, {}};
   note(why, done);
-  audit({.who = why,
-         .from = {},
-         .before = before,
-         .error = done.ok() ? std::string_view() : std::string_view(done.error().message)});
+  const Change change{
+      .who = why,
+      .from = {},
+      .before = before,
+      .error = done.ok() ? std::string_view() : std::string_view(done.error().message)};
+  if (done.ok()) remember(*text, change);
+  audit(change);
   if (done.ok()) return log_.info(fmt::format("{}: the configuration is read anew", why));
   gateway_.note_bad_reload();
   log_.error(fmt::format("{}: all stays as it was: {}", why, done.error().message));
 }
 
-net::HttpResponse GatewayReload::answer(const net::HttpRequest& request) {
-  const bool is_state = request.path == "/v1/config/state";
-  const bool is_object = !is_state && request.path.starts_with(kObjects);
-  const bool changes =
-      !is_state && (request.method == "PUT" || (is_object && request.method == "DELETE"));
-  if (changes) {
-    if (!request.headers.get("Origin").empty()) {
-      audit_refusal("", access::address_of(request), from_a_page());
-      return refusal(from_a_page());
-    }
-    return replace(request, "an operator");
+std::vector<gateway::ConfigHistory::Entry> GatewayReload::changes_after(int64_t number) const {
+  std::vector<gateway::ConfigHistory::Entry> changes;
+  std::lock_guard lock(mutex_);
+  for (const gateway::ConfigHistory::Entry& entry : history_.entries()) {
+    if (entry.number <= number) continue;
+    changes.push_back({.number = entry.number, .who = entry.who, .changes = entry.changes});
   }
-  if (request.method != "GET" && request.method != "HEAD") {
+  return changes;
+}
+
+int64_t GatewayReload::last_number() const {
+  std::lock_guard lock(mutex_);
+  return history_.entries().empty() ? 0 : history_.entries().back().number;
+}
+
+net::HttpResponse GatewayReload::answer(const net::HttpRequest& request, std::string_view who) {
+  const std::string_view allowed = methods_of(request.path);
+  if (allowed.empty()) return refusal(api::not_found(request.method, request.path));
+  if (!net::header_list_contains(allowed, request.method)) {
     net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
-    refused.headers.add("Allow", is_state    ? "GET, HEAD"
-                                 : is_object ? "GET, HEAD, PUT, DELETE"
-                                             : "GET, HEAD, PUT");
+    refused.headers.add("Allow", std::string(allowed));
     return refused;
   }
-  if (is_state) return state();
-  return is_object ? read_objects(request) : read(request);
+  if (access::is_reading(request)) return read_page(request);
+  if (!request.headers.get("Origin").empty()) {
+    audit_refusal("", access::address_of(request), from_a_page());
+    return refusal(from_a_page());
+  }
+  return replace(request, who);
+}
+
+net::HttpResponse GatewayReload::read_page(const net::HttpRequest& request) const {
+  if (request.path == kState) return state();
+  if (is_history(request.path)) return read_history(request.path);
+  return request.path == kFile ? read(request) : read_objects(request);
+}
+
+// The list, or one text.
+net::HttpResponse GatewayReload::read_history(std::string_view path) const {
+  const int64_t number = history_path(path)->number;
+  std::lock_guard lock(mutex_);
+  if (number > 0) {
+    const gateway::ConfigHistory::Entry* entry = history_.find(number);
+    if (entry == nullptr) return refusal(bad_edit(no_history(number)));
+    net::HttpResponse response{.status = 200, .headers = {}, .body = entry->text};
+    response.headers.add("Content-Type", "application/toml");
+    response.headers.add("ETag", etag_of(entry->text));
+    return response;
+  }
+  std::string body;
+  base::JsonWriter w(body);
+  w.begin_object().key("entries").begin_array();
+  for (const gateway::ConfigHistory::Entry& entry : history_.entries()) {
+    w.begin_object().key("n").integer(entry.number).key("at").integer(entry.unix_ms);
+    w.key("who").string(entry.who).key("from").string(entry.from);
+    w.key("reverts_to").integer(entry.reverts_to).key("etag").string(etag_of(entry.text));
+    w.key("bytes").integer(static_cast<int64_t>(entry.text.size())).key("changes").begin_array();
+    for (const std::string& change : entry.changes) w.string(change);
+    w.end_array().end_object();
+  }
+  w.end_array().key("on_disk").boolean(history_.is_on_disk());
+  w.key("error").string(history_.error()).end_object();
+  return net::json_response(std::move(body));
 }
 
 // Those of a kind, or one, as they stand in the file.
@@ -443,6 +396,7 @@ net::HttpResponse GatewayReload::read_objects(const net::HttpRequest& request) c
   if (!text.ok()) return refusal(api::api_error(text.error()));
   const auto parts = gateway::config_parts(*text, file_);
   if (!parts.ok()) return refusal(bad_edit(parts.error()));
+  if (net::query_value(request.query, "form") == "json") return read_json(*text, *place);
   net::HttpResponse response;
   for (const gateway::ConfigPart& part : *parts) {
     if (part.kind != place->kind || (!place->name.empty() && part.name != place->name)) continue;
@@ -452,6 +406,19 @@ net::HttpResponse GatewayReload::read_objects(const net::HttpRequest& request) c
   if (response.body.empty() && !place->name.empty()) return refusal(bad_edit(no_object(*place)));
   response.headers.add("Content-Type", "application/toml");
   response.headers.add("ETag", etag_of(*text));
+  return response;
+}
+
+// `place`: of which object or kind; an empty kind: of all.
+net::HttpResponse GatewayReload::read_json(const std::string& text,
+                                           const gateway::ConfigPlace& place) const {
+  const Result<Json> all = gateway::config_json(text, file_);
+  if (!all.ok()) return refusal(bad_edit(all.error()));
+  const Json* found = place.kind.empty() ? &*all : all->find(place.kind);
+  if (found != nullptr && !place.name.empty()) found = found->find(place.name);
+  if (found == nullptr) return refusal(bad_edit(no_object(place)));
+  net::HttpResponse response = net::json_response(found->dump());
+  response.headers.add("ETag", etag_of(text));
   return response;
 }
 
@@ -465,12 +432,13 @@ net::HttpResponse GatewayReload::read(const net::HttpRequest& request) const {
     const Result<gateway::GatewayConfig> config = gateway::read_gateway_config(file_, rules_);
     if (!config.ok()) return refusal(bad_config(config.error()));
     response.body = gateway::config_text(*config);
-  } else if (!form.empty()) {
-    return refusal(
-        api::api_error(Error{ErrorCode::kInvalidArgument, "'form' is effective or file", "form"}));
+  } else if (!form.empty() && form != "json") {
+    return refusal(api::api_error(
+        Error{ErrorCode::kInvalidArgument, "'form' is effective, file or json", "form"}));
   } else {
     const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
     if (!text.ok()) return refusal(api::api_error(text.error()));
+    if (!form.empty()) return read_json(*text, {});
     response.body = *text;
     response.headers.add("ETag", etag_of(*text));
   }
@@ -481,6 +449,21 @@ void GatewayReload::note(std::string_view why, const Result<void>& done) {
   last_.unix_ms = clock_.unix_ms();
   last_.why = why;
   last_.error = done.ok() ? "" : done.error().message;
+}
+
+// After it is in force.
+void GatewayReload::remember(const std::string& text, const Change& change) {
+  const bool was_on_disk = history_.is_on_disk();
+  history_.note({.unix_ms = clock_.unix_ms(),
+                 .who = std::string(change.who),
+                 .from = std::string(change.from),
+                 .reverts_to = change.reverts_to,
+                 .text = text,
+                 .changes = change_lines(change.before, gateway_.effective_config())});
+  if (was_on_disk && !history_.is_on_disk()) {
+    log_.warning(
+        fmt::format("the configuration's history is in memory only: {}", history_.error()));
+  }
 }
 
 // Of what is in force with all that its file leaves out: no key stands in it, only files that hold
@@ -495,10 +478,9 @@ void GatewayReload::audit(const Change& change) {
       .result = change.error.empty() ? "done" : fmt::format("refused: {}", change.error)};
   if (change.error.empty()) {
     const std::string after = gateway_.effective_config();
-    const auto changes = gateway::config_changes(change.before, after);
-    if (!changes.ok()) event.detail.push_back("not to be named: " + changes.error().message);
-    if (changes.ok()) {
-      for (const gateway::ConfigChange& one : *changes) event.detail.push_back(change_text(one));
+    if (change.reverts_to > 0) event.detail.push_back(fmt::format("= {}", change.reverts_to));
+    for (std::string& line : change_lines(change.before, after)) {
+      event.detail.push_back(std::move(line));
     }
     std::vector<std::string> keys = keys_shown(keys_file_);
     add_changed_keys(keys_, keys, event.detail);
@@ -542,20 +524,19 @@ net::HttpResponse GatewayReload::state() const {
 }
 
 // Nothing is written: a gateway that may not write reads as well.
-net::HttpResponse GatewayReload::try_out(const std::string& text) {
-  Result<gateway::GatewayConfig> config = gateway::complete_gateway_config(text, file_, rules_);
-  if (!config.ok()) return refusal(bad_config(config.error()));
-  if (!keys_file_.empty() && config->keys_file.empty()) return refusal(bad_config(keys_gone()));
+net::HttpResponse GatewayReload::try_out(const std::string& text,
+                                         const Result<std::string>& before) {
+  const Result<Read> read = read_whole(text);
+  if (!read.ok()) return refusal(bad_config(read.error()));
   std::string body;
   base::JsonWriter w(body);
-  const std::string after = gateway::config_text(*config);
+  const std::string after = gateway::config_text(read->gateway.config);
   const auto changes = gateway::config_changes(gateway_.effective_config(), after);
   if (!changes.ok()) return refusal(bad_config(changes.error()));
-  w.begin_object().key("file").string(after);
+  w.begin_object().key("same").boolean(before.ok() && *before == text);
+  w.key("file").string(after);
   write_changes(w, *changes);
-  const std::vector<std::string_view> kept = gateway_.takes_new_start(*config);
-  const Result<gateway::Gateway::Options> options = gateway_options(*std::move(config), texts_);
-  if (!options.ok()) return refusal(bad_config(options.error()));
+  const std::vector<std::string_view> kept = gateway_.takes_new_start(read->gateway.config);
   w.key("takes_new_start").begin_array();
   for (const std::string_view key : kept) w.string(key);
   w.end_array().key("writable").boolean(is_writable()).end_object();
@@ -565,12 +546,24 @@ net::HttpResponse GatewayReload::try_out(const std::string& text) {
 // The whole file, as this request would have it.
 Result<std::string> GatewayReload::text_asked(const net::HttpRequest& request,
                                               const Result<std::string>& before) const {
-  if (!request.path.starts_with(kObjects)) return request.body;
-  const std::optional<gateway::ConfigPlace> place = place_of(request.path);
+  if (request.method == "POST") {
+    const int64_t number = history_path(request.path)->number;
+    const gateway::ConfigHistory::Entry* entry = history_.find(number);
+    if (entry == nullptr) return no_history(number);
+    return entry->text;
+  }
+  const bool is_object = request.path.starts_with(kObjects);
+  if (!is_object && request.method == "PUT") return request.body;
+  const auto place = is_object ? place_of(request.path) : gateway::ConfigPlace();
   if (!place) return Error{ErrorCode::kNotFound, "there is nothing of that kind", "kind"};
   if (!before.ok()) return before.error();
   if (request.method == "DELETE") return gateway::without_object(*before, file_, *place);
-  return gateway::with_object(*before, file_, *place, request.body);
+  if (request.method == "PUT") {
+    return gateway::with_object(*before, file_, *place, request.body);
+  }
+  TRY_ASSIGN(const Json patch, Json::parse(request.body));
+  return is_object ? gateway::patched_object(*before, file_, *place, patch)
+                   : gateway::patched_config(*before, file_, patch);
 }
 
 net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
@@ -578,6 +571,11 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
   if (dry_run != "true" && dry_run != "false") {
     return refusal(api::api_error(
         Error{ErrorCode::kInvalidArgument, "'dry_run' is true or false", "dry_run"}));
+  }
+  if (request.method == "PATCH" && !is_merge_patch(request)) {
+    net::HttpResponse refused = refusal(no_merge_patch(request.headers.get("Content-Type")));
+    refused.headers.add("Accept-Patch", std::string(kMergePatch));
+    return refused;
   }
   if (request.body.size() > kConfigBytesMax) {
     return refusal(bad_config({ErrorCode::kBadConfig, "it has more than 1 MiB", {}}));
@@ -595,30 +593,37 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
   }
   const Result<std::string> text = text_asked(request, before);
   if (!text.ok()) return refused(bad_edit(text.error()));
-  return dry_run == "true" ? try_out(*text) : put_in_force(*text, who, from);
+  if (dry_run == "true") return try_out(*text, before);
+  const bool is_revert = request.method == "POST";
+  return put_in_force(
+      *text,
+      {.who = who, .from = from, .reverts_to = is_revert ? history_path(request.path)->number : 0});
 }
 
-net::HttpResponse GatewayReload::put_in_force(const std::string& text, std::string_view who,
-                                              std::string_view from) {
+net::HttpResponse GatewayReload::put_in_force(const std::string& text, Change change) {
   const std::string before = gateway_.effective_config();
+  change.before = before;
   // All that can fail comes before the file is another one.
   Result<Read> read = read_whole(text);
   if (!read.ok()) {
-    note(fmt::format("{}'s", who), read.error());
+    note(fmt::format("{}'s", change.who), read.error());
     gateway_.note_bad_reload();
-    audit({.who = who, .from = from, .before = before, .error = read.error().message});
+    change.error = read.error().message;
+    audit(change);
     return refusal(bad_config(read.error()));
   }
   if (const auto error = write_in_place(text)) {
-    log_.warning(fmt::format("{}'s configuration: {}", who, error->message));
-    audit({.who = who, .from = from, .before = before, .error = error->code});
+    log_.warning(fmt::format("{}'s configuration: {}", change.who, error->message));
+    change.error = error->code;
+    audit(change);
     return refusal(*error);
   }
   take(*std::move(read));
-  note(fmt::format("{}'s", who), {});
+  note(fmt::format("{}'s", change.who), {});
   read_ = seen_ = stamps();
-  log_.info(fmt::format("{} has replaced the configuration", who));
-  audit({.who = who, .from = from, .before = before, .error = {}});
+  log_.info(fmt::format("{} has replaced the configuration", change.who));
+  remember(text, change);
+  audit(change);
   std::string body;
   base::JsonWriter w(body);
   const auto changes = gateway::config_changes(before, gateway_.effective_config());
@@ -673,20 +678,21 @@ std::optional<api::ApiError> GatewayReload::write_in_place(const std::string& te
 Result<GatewayReload::Read> GatewayReload::read_whole(const std::string& text) {
   TRY_ASSIGN(gateway::GatewayConfig config, gateway::complete_gateway_config(text, file_, rules_));
   if (!keys_file_.empty() && config.keys_file.empty()) return keys_gone();
-  TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(std::move(config), texts_));
-  return options;
+  TRY_ASSIGN(Read read, gateway_options(std::move(config), texts_));
+  if (gate_.asks() && read.operators.empty()) return operators_gone();
+  return read;
 }
 
-Result<void> GatewayReload::try_reload() {
-  const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
-  if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, {}};
-  TRY_ASSIGN(Read read, read_whole(*text));
+Result<void> GatewayReload::try_reload(const std::string& text) {
+  TRY_ASSIGN(Read read, read_whole(text));
   take(std::move(read));
   return {};
 }
 
 // Cannot fail: it has been read whole.
-void GatewayReload::take(Read options) {
+void GatewayReload::take(Read read) {
+  gateway::Gateway::Options& options = read.gateway;
+  gate_.set_keys(std::move(read.operators));
   if (keys_file_ != options.config.keys_file || workers_file_ != options.config.workers_file) {
     keys_file_ = options.config.keys_file;
     workers_file_ = options.config.workers_file;

@@ -5,63 +5,59 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "access/admin_gate.h"
 #include "api/error.h"
+#include "apps/gateway_options.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
-#include "cluster/etcd_client.h"
+#include "gateway/config_edit.h"
+#include "gateway/config_history.h"
 #include "gateway/gateway.h"
-#include "gateway/key_scopes.h"
 
 namespace pelton::apps {
-
-// What keys of that file may reach. Errors: kBadConfig with the line.
-Result<gateway::KeyScopes> key_scopes(const std::string& file);
-
-// With what its files say: keys, and the key of the fleet. Errors: kBadConfig.
-// `known`: tokenizers that have been read, by their files; those that are read now are added.
-using TextsByFile = std::map<std::string, std::shared_ptr<const gateway::ModelText>>;
-Result<gateway::Gateway::Options> gateway_options(gateway::GatewayConfig config,
-                                                  TextsByFile& known);
-
-// Of etcd, for gateways and workers alike. Errors: kBadConfig.
-Result<cluster::EtcdClient::Options> etcd_options(const gateway::EtcdConfig& etcd);
 
 class GatewayReload {
  public:
   // All outlive it. `config` is what the gateway has been started with.
+  // `gate`: of the operator's listener, which hears of other keys.
   GatewayReload(std::string file, const gateway::ConfigRules& rules,
                 const gateway::GatewayConfig& config, TextsByFile texts, gateway::Gateway& gateway,
-                const base::Clock& clock, base::Log& log);
+                access::AdminGate& gate, const base::Clock& clock, base::Log& log);
 
   // Any thread. `why`: as the log has it, "SIGHUP".
   void reload(std::string_view why);
 
+  // Of the history what was put in force behind that number, without the texts. Any thread.
+  std::vector<gateway::ConfigHistory::Entry> changes_after(int64_t number) const;
+  int64_t last_number() const;
+
   // A line of the audit log, if one is kept: what it begins with.
   void audit_start();
 
-  // GET and PUT /v1/config of the operator's listener: the file's text, under an ETag that a PUT
-  // may name in If-Match. A text that is wrong changes nothing (400 with its line), nor does one
-  // where the file may not be written (409 config_not_writable); a right one
+  // GET, PUT and PATCH /v1/config of the operator's listener: the file's text, under an ETag that
+  // whoever changes it may name in If-Match. A text that is wrong changes nothing (400 with its
+  // line), nor does one where the file may not be written (409 config_not_writable); a right one
   // replaces the file and is in force: {"changes":[{"change":"added","kind":"pool","name":"b",
   // "value":""}],"takes_new_start":[...]}; with ?dry_run=true nothing is written, and it is only
-  // said what would be: these, "file": what the text comes to with all that it leaves out, and
-  // "writable": whether the file may be written here.
-  // GET, PUT and DELETE /v1/config/KIND/NAME: of one object of the file (gateway/config_edit.h),
-  // and /v1/config/KIND where there is one of that kind: the same, with all else as it stands.
-  // ?form=effective: what is in force, and ?form=file what the
-  // file says, each with all that is left out.
-  // GET /v1/config/state: {"file","at","why","error","takes_new_start":[...]} of the last reading.
-  net::HttpResponse answer(const net::HttpRequest& request);
-  // The same PUT, of somebody who is known. `who`: as the log has it, "an operator".
+  // said what would be: these, "same": whether it is the file as it is, "file": what the text comes
+  // to with all that it leaves out, and "writable": whether the file may be written here. PATCH
+  // takes a merge patch of JSON (gateway/config_patch.h). GET, PUT, PATCH and DELETE
+  // /v1/config/KIND/NAME: of one object of the file (gateway/config_edit.h), and /v1/config/KIND
+  // where there is one of that kind: the same, with all else as it stands. ?form=json: what the
+  // file says, as a patch is of it. ?form=effective: what is in force, and ?form=file what the file
+  // says, each with all that is left out. GET /v1/config/history, /v1/config/history/N: texts that
+  // the file had; POST /v1/config/history/N/revert: as PUT of that one. GET /v1/config/state:
+  // {"file","at","why","error","takes_new_start":[...]} of the last reading. `who` asks, as the log
+  // has it.
+  net::HttpResponse answer(const net::HttpRequest& request, std::string_view who);
+  // The same change, of somebody who has signed in.
   net::HttpResponse replace(const net::HttpRequest& request, std::string_view who);
 
  private:
@@ -78,41 +74,47 @@ class GatewayReload {
   static Stamp stamp_of(const std::string& file);
   Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_), stamp_of(workers_file_)}; }
   // A text that is right, with all that it names read.
-  using Read = gateway::Gateway::Options;
+  using Read = GatewayOptions;
   Result<Read> read_whole(const std::string& text);
   void take(Read options);
-  Result<void> try_reload();
+  Result<void> try_reload(const std::string& text);
   std::string whole_file() const;
   bool is_writable() const;
   // None: it is the file now. A 409 otherwise, and the file is as it was.
   std::optional<api::ApiError> write_in_place(const std::string& text) const;
   void look();
-  net::HttpResponse try_out(const std::string& text);
-  net::HttpResponse put_in_force(const std::string& text, std::string_view who,
-                                 std::string_view from);
-  Result<std::string> text_asked(const net::HttpRequest& request,
-                                 const Result<std::string>& before) const;
-  net::HttpResponse read(const net::HttpRequest& request) const;
-  net::HttpResponse read_objects(const net::HttpRequest& request) const;
-  net::HttpResponse state() const;
-  void note(std::string_view why, const Result<void>& done);
+  net::HttpResponse try_out(const std::string& text, const Result<std::string>& before);
   // `before`: what was in force, as the file would say it.
   struct Change {
     std::string_view who;
     std::string_view from;
-    std::string_view before;
-    std::string_view error;  // empty: it is in force
+    int64_t reverts_to = 0;  // as ConfigHistory has it
+    std::string_view before = {};
+    std::string_view error = {};  // empty: it is in force
   };
+  net::HttpResponse put_in_force(const std::string& text, Change change);
+  Result<std::string> text_asked(const net::HttpRequest& request,
+                                 const Result<std::string>& before) const;
+  net::HttpResponse read_page(const net::HttpRequest& request) const;
+  net::HttpResponse read_history(std::string_view path) const;
+  void remember(const std::string& text, const Change& change);
+  net::HttpResponse read(const net::HttpRequest& request) const;
+  net::HttpResponse read_json(const std::string& text, const gateway::ConfigPlace& place) const;
+  net::HttpResponse read_objects(const net::HttpRequest& request) const;
+  net::HttpResponse state() const;
+  void note(std::string_view why, const Result<void>& done);
   void audit(const Change& change);
   void audit_refusal(std::string_view who, std::string_view from, const api::ApiError& error) const;
 
   const std::string file_;
   const gateway::ConfigRules rules_;
   gateway::Gateway& gateway_;
+  access::AdminGate& gate_;
   const base::Clock& clock_;
   base::Log& log_;
   mutable std::mutex mutex_;
-  TextsByFile texts_;  // guarded by mutex_, as the next six
+  TextsByFile texts_;  // guarded by mutex_, as the next seven
+  gateway::ConfigHistory history_;
   std::string keys_file_;
   std::string workers_file_;
   Stamps read_;  // as they were when they were read

@@ -127,6 +127,7 @@ Result<void> LifeCycle::try_reload() {
                  "TLS and --tls-client-ca are not turned on or off while serving", "tls-cert"};
   }
   if (parts_.tls != nullptr) TRY(parts_.tls->reload(files));
+  TRY(set_operators(fresh, parts_.gate));
   // Beyond this point nothing is refused any more.
   asks_for_keys_ = !keys.empty();
   for (const auto& worker : parts_.workers) {

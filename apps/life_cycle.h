@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "access/admin_gate.h"
 #include "apps/reporting.h"
 #include "apps/serve_worker.h"
 #include "base/log.h"
@@ -33,6 +34,7 @@ class LifeCycle {
     Reporting& reporting;
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;
+    access::AdminGate& gate;
     access::AuditLog* audit = nullptr;  // null: none is kept
   };
   // Before anybody hears that the server listens: a terminal may be closed from then on.

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/gateway_reload.h"
+#include "apps/gateway_options.h"
 #include "base/file.h"
 #include "net/ip_address.h"
 
@@ -122,6 +122,40 @@ Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
   return keys;
 }
 
+Result<access::OperatorKeys> operator_keys(const cli::Arguments& arguments) {
+  access::OperatorKeys operators;
+  if (arguments.has("--api-key-file")) {
+    constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
+    const Result<std::string> text =
+        base::read_file(arguments.text("--api-key-file"), kKeyFileBytesMax);
+    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
+    operators.add_file(*text);
+  }
+  if (arguments.has("--admin-api-key")) {
+    for (const std::string& key : arguments.list("--admin-api-key")) {
+      operators.add(key, {.name = "an operator", .role = access::OperatorRole::kAdmin});
+    }
+  }
+  return operators;
+}
+
+access::AdminGate::Keys admin_keys(const cli::Arguments& arguments) {
+  return arguments.has("--admin-keys") ? access::AdminGate::Keys::kAsked
+                                       : access::AdminGate::Keys::kNotAsked;
+}
+
+Result<void> set_operators(const cli::Arguments& arguments, access::AdminGate& gate) {
+  TRY_ASSIGN(access::OperatorKeys operators, operator_keys(arguments));
+  if (gate.asks() && operators.empty()) {
+    return Error{ErrorCode::kBadConfig,
+                 "--admin-keys: no key has a role: give --admin-api-key, or --api-key-file with "
+                 "role=view, role=operate or role=admin behind a key",
+                 "admin-keys"};
+  }
+  gate.set_keys(std::move(operators));
+  return {};
+}
+
 Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments) {
   return access::CorsOrigins::parse(arguments.list("--cors-origin"));
 }
@@ -235,12 +269,13 @@ Result<void> check_exposure(const cli::Arguments& arguments, const access::ApiKe
   }
   if (!arguments.has("--admin-port")) return {};
   const std::string& admin_host = arguments.text("--admin-host");
-  if (!is_exposed(admin_host) || (asks_certificate && !arguments.has("--no-admin-tls"))) return {};
+  if (!is_exposed(admin_host) || arguments.has("--admin-keys")) return {};
+  if (asks_certificate && !arguments.has("--no-admin-tls")) return {};
   return Error{
       ErrorCode::kBadConfig,
       fmt::format("--admin-host {} lets anyone who reaches this machine read the operator's "
-                  "reports, which ask for no key: give --tls-client-ca{}, or --open if that is "
-                  "meant",
+                  "reports, which ask for no key: give --admin-keys, --tls-client-ca{}, or --open "
+                  "if that is meant",
                   admin_host, asks_certificate ? " without --no-admin-tls" : ""),
       "admin-host"};
 }

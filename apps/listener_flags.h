@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "access/admin_gate.h"
 #include "access/api_keys.h"
 #include "access/cors.h"
+#include "access/operator_keys.h"
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "net/allowed_hosts.h"
@@ -26,6 +28,12 @@ Result<void> check_key(std::string_view key, std::string_view origin);
 // Errors: kBadConfig, also where the file holds no key.
 Result<void> add_key_file(const std::string& file, access::ApiKeys& keys);
 Result<access::ApiKeys> api_keys(const cli::Arguments& arguments);
+// Of these the operators' (access/operator_keys.h).
+Result<access::OperatorKeys> operator_keys(const cli::Arguments& arguments);
+// --admin-keys.
+access::AdminGate::Keys admin_keys(const cli::Arguments& arguments);
+// Errors: kBadConfig, keys are asked for there and none is an operator's.
+Result<void> set_operators(const cli::Arguments& arguments, access::AdminGate& gate);
 Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments);
 Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments);
 // Which files; reads none. Errors: kInvalidArgument where one is missing.

@@ -189,6 +189,8 @@ Result<void> serve(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   TRY_ASSIGN(const access::ApiKeys keys, api_keys(arguments));
   TRY(check_flags(arguments, keys));
+  access::AdminGate gate(admin_keys(arguments));
+  TRY(set_operators(arguments, gate));
   TRY_ASSIGN(const access::CorsOrigins cors, cors_origins(arguments));
   TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
@@ -233,6 +235,7 @@ Result<void> serve(const cli::Arguments& arguments) {
                                                          .sleep_after_ns = sleep_after,
                                                          .weights = weights.get(),
                                                          .audit = audit.get(),
+                                                         .gate = gate,
                                                          .clock = clock,
                                                          .log = log},
                                       i));
@@ -242,7 +245,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   if (!loaded.ok()) return not_loaded(loaded.error(), workers, interrupt, log);
   warn_of_exposure(host, keys, log);
   print_banner(*loaded, workers.front()->url(), server_options.console);
-  LifeCycle life({arguments, interrupt, workers, reporting, tls, log, audit.get()});
+  LifeCycle life({arguments, interrupt, workers, reporting, tls, log, gate, audit.get()});
   print_addresses(workers, log);
 
   life.wait_for_the_end();

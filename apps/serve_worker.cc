@@ -175,7 +175,7 @@ Result<void> ServeWorker::open() {
     TRY(grpc_.open(*grpc_options_));
   }
   TRY(fleet_.open(parts_.arguments, replica_, http_options_.threads, faults_, parts_.audit));
-  return admin_.open(parts_.arguments, replica_, parts_.tls, parts_.audit);
+  return admin_.open(parts_.arguments, replica_, parts_.tls, parts_.audit, parts_.gate);
 }
 
 std::string ServeWorker::url() const {

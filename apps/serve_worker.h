@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "access/admin_gate.h"
 #include "access/audit_log.h"
 #include "apps/admin_listener.h"
 #include "apps/fleet_listener.h"
@@ -37,6 +38,7 @@ class ServeWorker {
     std::optional<int64_t> sleep_after_ns;  // none: models do not
     WeightsFrom* weights;                   // null: models are here, or come from the hub
     access::AuditLog* audit;                // null: none is kept
+    const access::AdminGate& gate;
     const base::Clock& clock;
     base::Log& log;
   };

@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,183 @@ class Apply(unittest.TestCase):
         self.assertEqual(self.config.read_text().rstrip(), (self.head + POOLS).replace('[[pool]]\nname = "b"\nmodel = "n"\n\n', "").rstrip())
         self.assertEqual([line["detail"][:-1] for line in self.audited() if line["result"] == "done"],
                          [["+ worker http://127.0.0.1:4"], ["- worker http://127.0.0.1:4"], ["- pool b"]])
+
+    def patch(self, patch, path="/v1/config", **headers):
+        return self.ask("PATCH", path, json.dumps(patch), **{"Content-Type": "application/merge-patch+json", **headers})
+
+    def test_a_merge_patch_changes_the_lines_of_its_keys_alone(self):
+        whole = self.head + POOLS
+        self.assertEqual(json.loads(self.done("get", "pool", "b", "--json")), {"name": "b", "model": "n"})
+        self.assertEqual(set(json.loads(self.done("get", "all", "--json"))), {"gateway", "pool", "worker"})
+        status, text, etag = self.patch({"gateway": {"retries": 3}, "pool": {"b": {"model": ["n", "o"]}, "c": {"model": "p"}}})
+        self.assertEqual(status, 200, text)
+        self.assertEqual([(one["change"], one["kind"], one["name"]) for one in json.loads(text)["changes"]],
+                         [("changed", "gateway", ""), ("changed", "pool", "b"), ("added", "pool", "c")])
+        after = whole.replace("# operators\n", "# operators\nretries = 3\n").replace('model = "n"', 'model = ["n", "o"]') + '\n[[pool]]\nname = "c"\nmodel = "p"\n'
+        self.assertEqual(self.config.read_text(), after)
+        self.assertEqual(etag, self.ask("GET", "/v1/config")[2])
+        # Null takes away; of one object by its path, and by the verb.
+        self.assertEqual(self.patch({"pool": {"c": None}})[0], 200)
+        self.assertEqual(self.patch({"model": "n"}, "/v1/config/pool/b")[0], 200)
+        self.assertEqual(self.done("patch", "-", "gateway", "--dry-run", text='{"retries": null}'), "~ gateway: retries = 3 -> 2\n")
+        self.assertEqual(self.done("patch", "-", "gateway", text='{"retries": null}'), "~ gateway: retries = 3 -> 2\n")
+        self.assertEqual(self.config.read_text().rstrip(), whole.rstrip())
+        self.assertEqual(self.done("patch", "-", text="{}"), "nothing to change\n")
+        # What is no patch, or not of something that is there.
+        for patch, path, code in (([], "/v1/config", 400), ({"pool": {"a": 1}}, "/v1/config", 400), ({"name": "c"}, "/v1/config/pool/b", 400),
+                                  ({}, "/v1/config/pool/none", 404), ({}, "/v1/config/nothing/none", 404), (None, "/v1/config/pool/b", 400)):
+            self.assertEqual(self.patch(patch, path)[0], code, (patch, path))
+        self.assertEqual(self.ask("PATCH", "/v1/config", "{}", **{"Content-Type": "application/json"})[0], 415)
+        self.assertEqual(self.ask("PATCH", "/v1/config", "{", **{"Content-Type": "application/merge-patch+json; charset=utf-8"})[0], 400)
+        self.assertEqual(self.patch({"gateway": {"retries": 4}}, Origin="http://attacker.example")[0], 403)
+        self.assertEqual(self.config.read_text().rstrip(), whole.rstrip())
+
+    def test_a_patch_is_checked_in_the_words_of_the_file(self):
+        whole = self.head + POOLS
+        behind = "# operators\n"
+        for patch, text in (({"gateway": {"retries": 99}}, whole.replace(behind, behind + "retries = 99\n")),
+                            ({"gateway": {"retrys": 3}}, whole.replace(behind, behind + "retrys = 3\n")),
+                            ({"gateway": {"retries": 2.0}}, whole.replace(behind, behind + "retries = 2.0\n")),
+                            ({"gateway": {"http2": "yes"}}, whole.replace(behind, behind + 'http2 = "yes"\n')),
+                            ({"pool": {"b": {"model": []}}}, whole.replace('model = "n"', "model = []")),
+                            ({"pool": {"b": {"name": "b", "scale": {"min": 3, "max": 2}}}},
+                             whole.replace('model = "n"\n', 'model = "n"\n[pool.scale]\nmin = 3\nmax = 2\n')),
+                            ({"route": {"m": {"to": [{"pool": "x"}]}}}, whole + '\n[[route]]\nmodel = "m"\nto = [{pool = "x"}]\n'),
+                            ({"worker": {"http://127.0.0.1:4": {"pool": "c"}}}, whole + '\n[[worker]]\nurl = "http://127.0.0.1:4"\npool = "c"\n'),
+                            ({"tenant": {"t": {"pool": "a"}}}, whole + '\n[[tenant]]\nname = "t"\npool = "a"\n'),
+                            ({"region": {"r": {"gateway": "x"}}}, whole + '\n[[region]]\nname = "r"\ngateway = "x"\n'),
+                            ({"etcd": {"endpoint": "x"}}, whole + '\n[etcd]\nendpoint = "x"\n'),
+                            ({"zones": {"a b": -1}}, whole + '\n[zones]\n"a b" = -1\n'),
+                            ({"pools": {"x": 1}}, whole + "\n[pools]\nx = 1\n")):
+            with self.subTest(patch=patch):
+                file = self.folder / "wrong.toml"
+                file.write_text(text)
+                checked = self.run_verb("gateway", "--config", file, "--check")
+                self.assertEqual(checked.returncode, 3, checked.stderr)
+                patched = self.fleet("patch", "-", text=json.dumps(patch))
+                self.assertEqual(patched.returncode, 3, patched.stderr)
+                self.assertEqual(patched.stderr, checked.stderr.replace(str(file), str(self.config)))
+        self.assertEqual(self.config.read_text(), whole)
+
+    def test_of_two_who_patch_at_once_one_is_told(self):
+        etag = self.ask("GET", "/v1/config")[2]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            statuses = sorted(pool.map(lambda i: self.patch({"gateway": {"retries": i}}, **{"If-Match": etag})[0], range(3, 7)))
+        self.assertEqual(statuses, [200, 412, 412, 412])
+        # Without an ETag each is of what is there then, and none undoes another's key.
+        self.assertEqual(self.patch({"gateway": {"threads": 3}})[0], 200)
+        self.assertIn("retries = ", self.config.read_text())
+
+    def test_a_change_is_taken_back_by_its_number(self):
+        whole = self.head + POOLS
+        self.assertEqual(self.patch({"gateway": {"retries": 3}})[0], 200)
+        self.assertEqual(self.patch({"pool": {"c": {"model": "p"}}})[0], 200)
+        self.assertEqual(self.patch({"gateway": {"retries": 99}})[0], 400)
+        listed = json.loads(self.done("history", "--json"))
+        self.assertTrue(listed["on_disk"])
+        self.assertEqual([(one["n"], one["who"], one["changes"]) for one in listed["entries"]],
+                         [(1, "start", []), (2, "an operator", ["~ gateway: retries = 2 -> 3"]), (3, "an operator", ["+ pool c"])])
+        self.assertEqual(self.done("history", "1"), whole)
+        self.assertEqual(self.done("revert", "1", "--dry-run"), "~ gateway: retries = 3 -> 2\n- pool c\n")
+        stale = self.ask("POST", "/v1/config/history/1/revert", **{"If-Match": listed["entries"][0]["etag"]})
+        self.assertEqual(stale[0], 412, stale)
+        self.assertEqual(self.done("revert", "1"), "~ gateway: retries = 3 -> 2\n- pool c\n")
+        self.assertEqual(self.config.read_text(), whole)
+        self.assertEqual(self.audited()[-1]["detail"][:-1], ["= 1", "~ gateway: retries = 3 -> 2", "- pool c"])
+        last = json.loads(self.ask("GET", "/v1/config/history")[1])["entries"][-1]
+        self.assertEqual((last["n"], last["reverts_to"], last["etag"]), (4, 1, listed["entries"][0]["etag"]))
+        self.assertRegex(self.done("history").splitlines()[-1], "^    4  .*Z  an operator +  *= 1; ~ gateway: retries = 3 -> 2 \\(and 1 more\\)$")
+        for path, status in (("9/revert", 404), ("0/revert", 404), ("x/revert", 404), ("1/forward", 404)):
+            self.assertEqual(self.ask("POST", f"/v1/config/history/{path}")[0], status, path)
+        self.assertEqual(self.ask("POST", "/v1/config/history")[0], 405)
+        self.assertEqual(self.ask("POST", "/v1/config/history/1/revert", Origin="http://attacker.example")[0], 403)
+        # It outlives the gateway, and what is changed meanwhile is a number, too.
+        self.gateway.end()
+        self.config.write_text(whole + "# by hand\n")
+        self.gateway = Process("gateway", "--config", self.config, "--audit-log", self.log, "--audit-key-file", self.key)
+        self.addCleanup(self.gateway.end)
+        self.assertEqual(self.done("history", "5"), whole + "# by hand\n")
+        self.assertEqual(self.fleet("revert", "3").returncode, 0)
+        self.assertIn('name = "c"', self.config.read_text())
+        # What names a file that is gone is refused as at a start.
+        keys = self.folder / "keys"
+        keys.write_text("sk-0123456789abcdef acme\n")
+        self.assertEqual(self.patch({"pool": {"c": {"kind": "openai", "api_key_file": str(keys)}}})[0], 200)
+        self.assertEqual(self.patch({"pool": {"c": None}})[0], 200)
+        keys.unlink()
+        gone = self.fleet("revert", str(json.loads(self.ask("GET", "/v1/config/history")[1])["entries"][-2]["n"]))
+        self.assertEqual(gone.returncode, 3, gone.stderr)
+        self.assertIn("api_key_file", gone.stderr)
+
+    def events(self, count, last=None):
+        """The next ones behind that number."""
+        link = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
+        found = []
+        try:
+            link.request("GET", "/v1/events", headers={} if last is None else {"Last-Event-ID": str(last)})
+            answer = link.getresponse()
+            self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "text/event-stream; charset=utf-8"))
+            while len(found) < count:
+                line = answer.readline().decode()
+                self.assertTrue(line, "the stream goes on")
+                if line.startswith("data: "):
+                    found.append(json.loads(line[len("data: "):]))
+        finally:
+            link.close()
+        return found
+
+    def test_changes_are_a_stream_that_goes_on_behind_a_number(self):
+        self.assertEqual(self.patch({"gateway": {"retries": 3}})[0], 200)
+        first = self.events(2)
+        self.assertEqual(first[1]["n"], first[0]["n"] + 1)
+        kinds = {one["kind"] for one in first}
+        self.assertIn("configuration", kinds)
+        self.assertIn("worker", kinds)
+        change = next(one for one in first if one["kind"] == "configuration")
+        self.assertEqual((change["name"], change["who"], change["changes"]), ("2", "an operator", ["~ gateway: retries = 2 -> 3"]))
+        worker = next(one for one in first if one["kind"] == "worker")
+        self.assertEqual((worker["was"], worker["is"] != ""), ("", True))
+        # Whoever was cut off goes on, in order and without a gap.
+        self.assertEqual(self.ask("POST", f"/v1/workers/{urllib.parse.quote(worker['name'], safe='')}/drain")[0], 200)
+        again = self.events(2, last=first[0]["n"])
+        self.assertEqual(again[0], first[1])
+        self.assertEqual(again[1]["n"], first[1]["n"] + 1)
+        # Of a gateway that was started anew he knows nothing.
+        self.gateway.end()
+        self.gateway = Process("gateway", "--config", self.config)
+        self.addCleanup(self.gateway.end)
+        missed = self.events(1, last=again[1]["n"])[0]
+        self.assertEqual((missed["kind"], missed["count"]), ("missed", -1))
+        self.assertGreater(missed["n"], again[1]["n"])
+        self.assertEqual(self.ask("POST", "/v1/events")[0], 405)
+        self.assertEqual(self.ask("GET", "/v1/events", Origin="http://attacker.example")[0], 403)
+
+    def test_random_edits_and_reverts_end_byte_equal(self):
+        seed = int(os.environ.get("PELTON_SEED") or random.SystemRandom().getrandbits(32))
+        print(f"PELTON_SEED={seed}")
+        dice = random.Random(seed)
+        whole = self.head + POOLS
+        texts = {1: whole}
+        url = urllib.parse.quote("http://127.0.0.1:4", safe="")
+        for _ in range(2000 if os.environ.get("PELTON_FULL") else 60):
+            kind = dice.randrange(4)
+            if kind == 0:
+                status, text, _ = self.patch({"gateway": {"retries": dice.choice([None, 1, 2, 3])}, "pool": {"a": {"region": dice.choice([None, "eu"])}}})
+            elif kind == 1:
+                status, text, _ = self.ask("PUT", f"/v1/config/worker/{url}", WORKER.replace('"z"', f'"z{dice.randrange(3)}"'))
+            elif kind == 2:
+                status, text, _ = self.ask("DELETE", f"/v1/config/worker/{url}")
+                self.assertIn(status, (200, 404), text)
+            else:
+                number = dice.choice(sorted(texts))
+                status, text, _ = self.ask("POST", f"/v1/config/history/{number}/revert")
+                self.assertEqual(self.config.read_text(), texts[number])
+            self.assertTrue(status == 200 or kind == 2, text)
+            entries = json.loads(self.ask("GET", "/v1/config/history")[1])["entries"]
+            texts = {one["n"]: texts.get(one["n"], self.config.read_text()) for one in entries}
+        first = min(texts)
+        self.assertEqual(self.ask("POST", f"/v1/config/history/{first}/revert")[0], 200)
+        self.assertEqual(self.config.read_text(), texts[first])
 
 
 if __name__ == "__main__":

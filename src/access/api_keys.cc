@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "access/operator_keys.h"
 #include "base/digest.h"
 
 namespace pelton::access {
@@ -163,11 +164,12 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
     if (is_scope(words[next])) continue;
     if (!is_setting(words[next])) {
       return bad(
-          "more than a key, a tenant, a weight, limits (rpm=N tpm=N concurrent=N) and role=admin");
+          "more than a key, a tenant, a weight, limits (rpm=N tpm=N concurrent=N) and role=ROLE");
     }
     if (words[next].starts_with("role=")) {
-      if (words[next] != "role=admin") return bad("'role' is 'admin' or is not said");
-      principal.is_admin = true;
+      const std::optional<OperatorRole> role = role_word(words[next]);
+      if (!role) return bad("'role' is 'view', 'operate', 'admin' or is not said");
+      principal.is_admin = *role == OperatorRole::kAdmin;
       continue;
     }
     TRY(read_limit(words[next], principal.limits));

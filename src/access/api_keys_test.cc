@@ -81,7 +81,7 @@ TEST(ApiKeys, RefusesByLineAndNeverShowsAKey) {
       {"secret a 1 burst=5", "keys:1: 'burst=' is none of rpm=, tpm="},
       {"secret Region=eu", "keys:1: 'Region=' is none of"},
       {"secret a regoin=eu", "keys:1: 'regoin=' is none of"},
-      {"secret a 1 role=root", "keys:1: 'role' is 'admin'"},
+      {"secret a 1 role=root", "keys:1: 'role' is 'view'"},
       {"ok\nsecret a 0", "keys:2: a weight"},
       {"secret a -1", "weight"},
       {"secret a nan", "weight"},

@@ -12,6 +12,7 @@ namespace pelton::console {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{250};
+constexpr int kNewsAtOnce = 64;
 constexpr int kQuietTicks = 20;  // then a comment, so that a client which has gone is noticed
 
 int64_t number_of(std::string_view text) {
@@ -57,12 +58,14 @@ class EventStreams::Stream : public std::enable_shared_from_this<Stream> {
   }
 
   void write_news() {
-    const News news = all_.parts_.news(sent_);
-    if (!news.data.empty()) {
-      quiet_ = 0;
+    for (int i = 0; i < kNewsAtOnce; ++i) {
+      const News news = all_.parts_.news(sent_);
+      if (news.data.empty()) break;
+      quiet_ = -1;
       sent_ = news.newest;
       exchange_->write(fmt::format("id: {}\ndata: {}\n\n", news.newest, news.data));
-    } else if (++quiet_ >= kQuietTicks) {
+    }
+    if (++quiet_ >= kQuietTicks) {
       quiet_ = 0;
       exchange_->write(": \n\n");
     }
@@ -84,8 +87,8 @@ void EventStreams::follow(const net::HttpRequest& request,
   if (request.method == "HEAD") return exchange->send({.status = 200, .headers = {}, .body = {}});
   if (++streams_ > kStreamsMax) {
     --streams_;
-    return exchange->send(refusal(503, "too_many_consoles",
-                                  fmt::format("{} consoles are open already", kStreamsMax)));
+    return exchange->send(
+        refusal(503, "too_many_consoles", fmt::format("{} streams are open already", kStreamsMax)));
   }
   const int64_t sent = number_of(request.headers.get("Last-Event-ID"));
   std::make_shared<Stream>(*this, exchange, sent)->start();

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "access/audited_exchange.h"
 
 namespace pelton::gateway {
@@ -30,6 +32,12 @@ bool is_of(std::string_view path, const std::array<std::string_view, count>& kno
   });
 }
 
+access::AuditEvent event_of(const net::HttpRequest& request) {
+  const auto below = std::ranges::find_if(
+      kCollections, [&](std::string_view one) { return request.path.starts_with(one); });
+  return access::audit_event_of(request, below == kCollections.end() ? std::string_view() : *below);
+}
+
 }  // namespace
 
 AuditedBy audited_by(const net::HttpRequest& request) {
@@ -39,14 +47,19 @@ AuditedBy audited_by(const net::HttpRequest& request) {
 
 std::shared_ptr<net::Exchange> audited(const net::HttpRequest& request,
                                        const std::shared_ptr<net::Exchange>& exchange,
-                                       access::AuditLog* audit) {
+                                       access::AuditLog* audit, std::string_view who) {
   if (audit == nullptr || audited_by(request) != AuditedBy::kListener) return exchange;
-  const auto below = std::ranges::find_if(
-      kCollections, [&](std::string_view one) { return request.path.starts_with(one); });
-  access::AuditEvent event =
-      access::audit_event_of(request, below == kCollections.end() ? std::string_view() : *below);
-  event.who = "an operator";
+  access::AuditEvent event = event_of(request);
+  event.who = who;
   return std::make_shared<access::AuditedExchange>(exchange, *audit, std::move(event));
+}
+
+void audit_refusal(const net::HttpRequest& request, const api::ApiError& refusal,
+                   access::AuditLog* audit) {
+  if (audit == nullptr || audited_by(request) == AuditedBy::kNobody) return;
+  access::AuditEvent event = event_of(request);
+  event.result = fmt::format("refused: {} {}", refusal.status, refusal.code);
+  audit->note_often(event);
 }
 
 }  // namespace pelton::gateway

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "access/audit_log.h"
+#include "api/error.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
 
@@ -20,8 +21,12 @@ enum class AuditedBy {
 AuditedBy audited_by(const net::HttpRequest& request);
 
 // The way back of this request, which is a line of `audit` if it has to be; null: none is kept.
+// `who` asks, as the log has it.
 std::shared_ptr<net::Exchange> audited(const net::HttpRequest& request,
                                        const std::shared_ptr<net::Exchange>& exchange,
-                                       access::AuditLog* audit);
+                                       access::AuditLog* audit, std::string_view who);
+// Of one that whoever asked may not.
+void audit_refusal(const net::HttpRequest& request, const api::ApiError& refusal,
+                   access::AuditLog* audit);
 
 }  // namespace pelton::gateway

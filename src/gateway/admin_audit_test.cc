@@ -40,19 +40,19 @@ TEST(AdminAudit, ANewRouteThatIsAnsweredIsALine) {
   access::TestAuditLog audit;
   const auto beneath = std::make_shared<access::TestExchange>();
   const auto answer = [&](const char* method, const char* path) {
-    audited(request(method, path), beneath, audit.log.get())->send({.status = 200});
+    audited(request(method, path), beneath, audit.log.get(), "ann")->send({.status = 200});
   };
   answer("POST", "/v1/what_nobody_has_thought_of");
   answer("POST", "/v1/explain");
   answer("GET", "/v1/workers");
   answer("POST", "/v1/workers/w/eject");
-  EXPECT_EQ(audited(request("POST", "/v1/x"), beneath, nullptr), beneath) << "none is kept";
+  EXPECT_EQ(audited(request("POST", "/v1/x"), beneath, nullptr, "ann"), beneath) << "none is kept";
   const std::vector<access::AuditEvent> events = audit.close();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].target, "/v1/what_nobody_has_thought_of");
   EXPECT_EQ(events[1].what, "eject");
   EXPECT_EQ(events[1].target, "w");
-  EXPECT_EQ(events[1].who, "an operator");
+  EXPECT_EQ(events[1].who, "ann");
 }
 
 }  // namespace

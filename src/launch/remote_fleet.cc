@@ -68,9 +68,14 @@ void RemoteFleet::push(Gateway& gateway) {
   }
 }
 
+void RemoteFleet::add_key(net::HttpCall& call) const {
+  if (!options_.key.empty()) call.headers.add("Authorization", "Bearer " + options_.key);
+}
+
 Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order) {
   TRY_ASSIGN(net::HttpCall call,
              net::make_http_call("POST", gateway.url + "/v1/autoscaler/exchange"));
+  add_key(call);
   call.headers.add("Content-Type", "application/json");
   call.body = order_body(order);
   call.repeatable = true;  // it has a version
@@ -120,6 +125,7 @@ void RemoteFleet::listen(const Gateway& gateway) {
       const std::string query =
           fmt::format("/v1/autoscaler/demand?after={}&wait_ms={}", count, kListenTime.count());
       TRY_ASSIGN(net::HttpCall call, net::make_http_call("GET", gateway.url + query));
+      add_key(call);
       call.whole_time_max = kAnswerTime;
       TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));
       TRY_ASSIGN(const Json json, Json::parse(answer.body));

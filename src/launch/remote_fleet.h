@@ -30,6 +30,7 @@ class RemoteFleet final : public ScaledFleet {
   struct Options {
     std::vector<std::string> gateways;  // URLs of their admin listeners
     std::vector<std::string> pools;
+    std::string key = {};             // an operator's, of gateways that ask for one; empty: none
     uint64_t epoch = 0;               // of this autoscaler; newer ones are greater
     std::function<void()> on_demand;  // any thread
   };
@@ -63,6 +64,7 @@ class RemoteFleet final : public ScaledFleet {
 
   void push(Gateway& gateway);
   void listen(const Gateway& gateway);
+  void add_key(net::HttpCall& call) const;
   Result<void> exchange(Gateway& gateway, const ExchangeOrder& order);
   void note(Gateway& gateway, const Result<void>& done);
   ExchangeOrder::Pool* pool_of(const std::string& name);

@@ -1,0 +1,419 @@
+#include "gateway/config_patch.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/toml_tree.h"
+#include "gateway/config_changes.h"
+#include "gateway/config_json.h"
+
+namespace pelton::gateway {
+namespace {
+
+using cli::TomlNode;
+using Path = std::vector<std::string>;
+
+Error bad_patch(std::string what) {
+  return {ErrorCode::kInvalidArgument, std::move(what), "body"};
+}
+
+std::string_view without_blanks(std::string_view line) {
+  const size_t first = line.find_first_not_of(" \t");
+  return first == std::string_view::npos ? std::string_view() : line.substr(first);
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return lines;
+}
+
+bool is_header(std::string_view line) {
+  return without_blanks(line).starts_with('[');
+}
+
+// Of a line by itself the comment behind its value, with the blanks before it.
+std::string_view comment_behind(std::string_view line) {
+  char quote = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (quote == '"' && line[i] == '\\') {
+      ++i;
+    } else if (quote != 0) {
+      if (line[i] == quote) quote = 0;
+    } else if (line[i] == '"' || line[i] == '\'') {
+      quote = line[i];
+    } else if (line[i] == '#') {
+      const size_t value_end = line.substr(0, i).find_last_not_of(" \t");
+      return line.substr(value_end == std::string_view::npos ? 0 : value_end + 1);
+    }
+  }
+  return {};
+}
+
+// The lines of one object, and which of them are which key's, as far as lines show. Edits are
+// collected, and carried out from below so that the numbers of lines hold.
+class ObjectLines {
+ public:
+  ObjectLines(std::string_view text, std::string kind, const TomlNode& object)
+      : lines_(lines_of(text)), kind_(std::move(kind)) {
+    const auto first =
+        std::ranges::find_if(lines_, [](const auto& line) { return is_header(line); });
+    entries_.push_back({.begin = static_cast<size_t>(first - lines_.begin()), .is_header = true});
+    add_entries(object, {});
+    std::ranges::stable_sort(entries_, {}, &Entry::begin);
+    for (size_t i = 0; i < entries_.size(); ++i) end_entry(i);
+  }
+
+  // False: it is not told apart by its lines.
+  bool edit(const Json& was, const Json& now) { return edit_table(was, now, {}); }
+
+  std::string text() {
+    // Of several at one line what stands there goes before what is put before it.
+    std::ranges::reverse(edits_);
+    std::ranges::stable_sort(edits_, [](const Edit& a, const Edit& b) {
+      if (a.begin != b.begin) return a.begin > b.begin;
+      return a.end > a.begin && b.end == b.begin;
+    });
+    for (const Edit& edit : edits_) {
+      const auto begin = lines_.begin() + static_cast<std::ptrdiff_t>(edit.begin);
+      const auto end = lines_.begin() + static_cast<std::ptrdiff_t>(edit.end);
+      lines_.insert(lines_.erase(begin, end), edit.text);
+    }
+    std::string whole;
+    for (const std::string& line : lines_) whole += line;
+    return whole;
+  }
+
+ private:
+  struct Entry {
+    Path path = {};
+    size_t begin = 0;
+    size_t end = 0;  // of a table's header: the line behind it
+    bool is_header = false;
+  };
+  struct Edit {
+    size_t begin = 0;
+    size_t end = 0;
+    std::string text;
+  };
+
+  void add_entries(const TomlNode& table, const Path& path) {
+    for (const cli::TomlMember& member : table.members) {
+      const auto line = static_cast<size_t>(std::max(member.line - 1, 0));
+      Entry entry{.path = path, .begin = line};
+      entry.path.push_back(member.name);
+      entry.is_header = line < lines_.size() && is_header(lines_[line]);
+      entries_.push_back(entry);
+      if (entry.is_header && member.value.kind == TomlNode::Kind::kTable) {
+        add_entries(member.value, entry.path);
+      }
+    }
+  }
+
+  // Blank lines and comments before the next one are about that.
+  void end_entry(size_t i) {
+    Entry& entry = entries_[i];
+    entry.end = lines_.size();
+    for (size_t next = i + 1; next < entries_.size(); ++next) {
+      if (entries_[next].begin > entry.begin) {
+        entry.end = entries_[next].begin;
+        break;
+      }
+    }
+    entry.end = trimmed_end(entry);
+    if (entry.is_header) entry.end = entry.begin + 1;
+  }
+
+  size_t trimmed_end(const Entry& entry) const {
+    size_t end = entry.end;
+    while (end > entry.begin + 1) {
+      const std::string_view line = without_blanks(lines_[end - 1]);
+      const bool is_key = !line.empty() && line[0] != '#' && line[0] != '\n' && line[0] != '\r';
+      if (is_key) break;
+      --end;
+    }
+    return end;
+  }
+
+  const Entry* find(const Path& path) const {
+    const auto found = std::ranges::find(entries_, path, &Entry::path);
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
+  bool edit_table(const Json& was, const Json& now, const Path& path) {
+    for (const Json::Member& member : was.as_object()) {
+      Path own = path;
+      own.push_back(member.key);
+      const Entry* entry = find(own);
+      if (entry == nullptr) return false;
+      const Json* value = now.find(member.key);
+      if (value != nullptr && is_same_json(member.value, *value)) continue;
+      const bool goes_on =
+          value != nullptr && entry->is_header && member.value.is_object() && value->is_object();
+      const bool is_done = goes_on            ? edit_table(member.value, *value, own)
+                           : value == nullptr ? remove(*entry)
+                                              : replace(*entry, *value);
+      if (!is_done) return false;
+    }
+    for (const Json::Member& member : now.as_object()) {
+      if (was.find(member.key) == nullptr && !add(path, member)) return false;
+    }
+    return true;
+  }
+
+  bool remove(const Entry& entry) {
+    size_t end = entry.end;
+    if (entry.is_header) {
+      Entry whole = entry;
+      whole.end = lines_.size();
+      for (const Entry& next : entries_) {
+        const bool is_within = next.path.size() >= entry.path.size() &&
+                               std::equal(entry.path.begin(), entry.path.end(), next.path.begin());
+        if (next.begin <= entry.begin || is_within) continue;
+        whole.end = std::min(whole.end, next.begin);
+      }
+      end = trimmed_end(whole);
+    }
+    edits_.push_back({.begin = entry.begin, .end = end, .text = {}});
+    return true;
+  }
+
+  bool replace(const Entry& entry, const Json& value) {
+    const std::optional<std::string> text = toml_value(value);
+    if (entry.is_header || !text) return false;
+    std::string_view line = lines_[entry.begin];
+    const std::string indent(line.substr(0, line.size() - without_blanks(line).size()));
+    line = line.substr(0, line.find_last_not_of("\r\n") + 1);
+    const bool is_one_line = entry.end == entry.begin + 1;
+    edits_.push_back({.begin = entry.begin,
+                      .end = entry.end,
+                      .text = fmt::format("{}{} = {}{}\n", indent, toml_key(entry.path.back()),
+                                          *text, is_one_line ? comment_behind(line) : "")});
+    return true;
+  }
+
+  bool add(const Path& path, const Json::Member& member) {
+    const std::optional<std::string> value = toml_value(member.value);
+    if (!value) return false;
+    if (path.empty() && member.value.is_object()) {
+      std::string table = fmt::format("[{}.{}]\n", kind_, toml_key(member.key));
+      for (const Json::Member& one : member.value.as_object()) {
+        table += fmt::format("{} = {}\n", toml_key(one.key), toml_value(one.value).value_or(""));
+      }
+      edits_.push_back({.begin = lines_.size(), .end = lines_.size(), .text = std::move(table)});
+      return true;
+    }
+    const Entry* behind = find(path);  // the table's header, or the last key below it
+    if (behind == nullptr) return false;
+    for (const Entry& one : entries_) {
+      const bool is_key = !one.is_header && one.path.size() == path.size() + 1 &&
+                          std::equal(path.begin(), path.end(), one.path.begin());
+      if (is_key && one.begin >= behind->begin) behind = &one;
+    }
+    const std::string_view line = lines_[behind->begin];
+    const std::string_view indent = line.substr(0, line.size() - without_blanks(line).size());
+    edits_.push_back({.begin = behind->end,
+                      .end = behind->end,
+                      .text = fmt::format("{}{} = {}\n", indent, toml_key(member.key), *value)});
+    return true;
+  }
+
+  std::vector<std::string> lines_;
+  const std::string kind_;
+  std::vector<Entry> entries_;  // by their lines
+  std::vector<Edit> edits_;
+};
+
+// Written as a hand would begin it.
+std::optional<std::string> object_text(const std::string& kind, const Json& object) {
+  std::string out = is_config_list(kind) ? "[[" + kind + "]]\n" : "[" + kind + "]\n";
+  const auto put = [&out](const Json::Member& member) {
+    const std::optional<std::string> value = toml_value(member.value);
+    if (value) out += fmt::format("{} = {}\n", toml_key(member.key), *value);
+    return value.has_value();
+  };
+  for (const Json::Member& member : object.as_object()) {
+    if (!member.value.is_object() && !put(member)) return std::nullopt;
+  }
+  for (const Json::Member& member : object.as_object()) {
+    if (!member.value.is_object()) continue;
+    out += fmt::format("[{}.{}]\n", kind, toml_key(member.key));
+    if (!std::ranges::all_of(member.value.as_object(), put)) return std::nullopt;
+  }
+  return out;
+}
+
+// The one object that a text of its own says; null: it does not.
+const TomlNode* object_in(const TomlNode& tree) {
+  if (tree.members.size() != 1) return nullptr;
+  const TomlNode& value = tree.members.front().value;
+  if (value.kind == TomlNode::Kind::kTable) return &value;
+  const bool is_one = value.kind == TomlNode::Kind::kList && value.items.size() == 1 &&
+                      value.items.front().kind == TomlNode::Kind::kTable;
+  return is_one ? &value.items.front() : nullptr;
+}
+
+bool says(const std::string& text, const std::string& kind, const Json& object) {
+  const Result<TomlNode> tree = cli::parse_toml(text, kind);
+  const TomlNode* read = tree.ok() ? object_in(*tree) : nullptr;
+  return read != nullptr && is_same_json(json_of(*read), object);
+}
+
+Result<std::string> edited(const std::string& own, const std::string& kind, const TomlNode& object,
+                           const Json& now) {
+  ObjectLines lines(own + "\n", kind, object);
+  if (lines.edit(json_of(object), now)) {
+    std::string text = lines.text();
+    if (says(text, kind, now)) return text;
+  }
+  // As a whole, below the comment that stands above it.
+  std::string text;
+  for (const std::string& line : lines_of(own)) {
+    if (is_header(line)) break;
+    text += line;
+  }
+  const std::optional<std::string> whole = object_text(kind, now);
+  if (whole && says(text + *whole, kind, now)) return text + *whole;
+  return bad_patch(fmt::format("'{}' has a value that TOML has not: null within a list", kind));
+}
+
+// A new object is called what its patch calls it.
+void name_object(const ConfigPlace& place, Json& object) {
+  const auto put_first = [&object](std::string_view key, std::string_view value) {
+    if (object.find(key) != nullptr) return;
+    Json::Object& members = object.as_object();
+    members.insert(members.begin(), {.key = std::string(key), .value = value});
+  };
+  if (place.kind != "route") return put_first(place.kind == "worker" ? "url" : "name", place.name);
+  std::string_view model = place.name;
+  const std::string tenant = "/" + object.string("tenant").value_or("*");
+  if (model.ends_with(tenant)) model.remove_suffix(tenant.size());
+  put_first("model", model);
+}
+
+bool is_kind_name(std::string_view kind) {
+  return !kind.empty() && toml_key(kind) == kind;
+}
+
+Result<std::string> patch_object(std::string_view text, const std::string& file,
+                                 const ConfigPlace& place, const Json& patch, bool may_be_new) {
+  if (!is_kind_name(place.kind)) return bad_patch(fmt::format("nothing is a '{}'", place.kind));
+  if (!patch.is_object() && !patch.is_null()) {
+    return bad_patch(fmt::format("{}{}{} is an object, not {}", place.kind,
+                                 place.name.empty() ? "" : " ", place.name, patch.kind_name()));
+  }
+  TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
+  const auto is_it = [&](const ConfigPart& part) {
+    return part.kind == place.kind && part.name == place.name;
+  };
+  const auto part = std::ranges::find_if(parts, is_it);
+  if (part == parts.end() && !may_be_new) return without_object(text, file, place);
+  if (patch.is_null()) {
+    return part == parts.end() ? Result<std::string>(std::string(text))
+                               : without_object(text, file, place);
+  }
+  if (part == parts.end()) {
+    Json object = merged_json(Json::Object(), patch);
+    if (is_config_list(place.kind)) name_object(place, object);
+    const std::optional<std::string> own = object_text(place.kind, object);
+    if (!own || !says(*own, place.kind, object)) {
+      return bad_patch(fmt::format("'{}' has a value that TOML has not", place.kind));
+    }
+    return with_object(text, file, place, *own);
+  }
+  const std::string own = own_text(part->text);
+  TRY_ASSIGN(const TomlNode tree, cli::parse_toml(own, file));
+  const TomlNode* object = object_in(tree);
+  if (object == nullptr) return cli::bad_toml(file, 1, "edit the file as a whole");
+  const Json was = json_of(*object);
+  const Json now = merged_json(was, patch);
+  if (is_same_json(was, now)) return std::string(text);
+  TRY_ASSIGN(const std::string changed, edited(own, place.kind, *object, now));
+  return with_object(text, file, place, changed);
+}
+
+// Of all of a kind.
+Result<Json::Object> names_of(std::string_view text, const std::string& file, std::string_view kind,
+                              const Json& patch) {
+  if (patch.is_object()) return patch.as_object();
+  if (!patch.is_null()) {
+    return bad_patch(fmt::format("'{}' is an object by names, not {}", kind, patch.kind_name()));
+  }
+  TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
+  Json::Object all;
+  for (const ConfigPart& part : parts) {
+    if (part.kind == kind) all.push_back({.key = part.name, .value = nullptr});
+  }
+  return all;
+}
+
+}  // namespace
+
+Json merged_json(Json target, const Json& patch) {
+  if (!patch.is_object()) return patch;
+  if (!target.is_object()) target = Json::Object();
+  Json::Object& members = target.as_object();
+  std::map<std::string, size_t, std::less<>> places;
+  for (size_t i = 0; i < members.size(); ++i) places.emplace(members[i].key, i);
+  std::vector<bool> is_gone(members.size(), false);
+  for (const Json::Member& change : patch.as_object()) {
+    const auto [place, is_new] = places.try_emplace(change.key, members.size());
+    if (is_new) {
+      members.push_back({.key = change.key, .value = nullptr});
+      is_gone.push_back(true);
+    }
+    is_gone[place->second] = change.value.is_null();
+    if (change.value.is_null()) continue;
+    Json& value = members[place->second].value;
+    value = merged_json(std::move(value), change.value);
+  }
+  Json::Object left;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (!is_gone[i]) left.push_back(std::move(members[i]));
+  }
+  return left;
+}
+
+Result<std::string> patched_config(std::string_view text, const std::string& file,
+                                   const Json& patch) {
+  if (!patch.is_object()) {
+    return bad_patch("a patch is an object, as in {\"gateway\": {\"retries\": 2}}");
+  }
+  std::string whole(text);
+  size_t patched = 0;
+  const auto patch_one = [&](const ConfigPlace& place, const Json& value) -> Result<void> {
+    if (++patched > kPatchedMax) {
+      return bad_patch(fmt::format("a patch is of {} objects at most", kPatchedMax));
+    }
+    TRY_ASSIGN(whole, patch_object(whole, file, place, value, true));
+    return {};
+  };
+  for (const Json::Member& kind : patch.as_object()) {
+    if (!is_config_list(kind.key)) {
+      TRY(patch_one({.kind = kind.key, .name = {}}, kind.value));
+      continue;
+    }
+    TRY_ASSIGN(const Json::Object names, names_of(whole, file, kind.key, kind.value));
+    for (const Json::Member& one : names) {
+      TRY(patch_one({.kind = kind.key, .name = one.key}, one.value));
+    }
+  }
+  return whole;
+}
+
+Result<std::string> patched_object(std::string_view text, const std::string& file,
+                                   const ConfigPlace& place, const Json& patch) {
+  if (patch.is_null()) return bad_patch("null takes nothing away here: DELETE does");
+  return patch_object(text, file, place, patch, false);
+}
+
+}  // namespace pelton::gateway
