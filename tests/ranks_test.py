@@ -25,7 +25,9 @@ import urllib.request
 BINARY = None
 BOX = pathlib.Path(__file__).resolve().parent.parent / "models" / "pelton-box"
 FLAGS = ("--port", "0", "--max-model-len", "1024", "--max-num-seqs", "6")
-RUNS = 400 if os.environ.get("PELTON_FULL") else 40
+FULL = bool(os.environ.get("PELTON_FULL"))
+RUNS = 400 if FULL else 40
+SERVERS = 12 if FULL else 1
 EXIT_LOST = 7
 LOST_SECONDS = 5  # from a fault to the last stream's end
 
@@ -147,6 +149,19 @@ def draw(rng):
     return "/v1/completions", body
 
 
+def draw_server(rng, packed):
+    """A model and flags that change numbers, steps or how bytes travel: what one process has, and what ranks have beside."""
+    same = ["--kv-cache-dtype", rng.choice(["auto", "f16", "bf16", "int8", "fp8"]), "--max-num-batched-tokens", rng.choice([8, 16, 64, 512] if FULL else [32, 64, 512]),
+            "--kernels", rng.choice(["auto", "avx2"])]
+    same += rng.choice([["--kv-cache-memory", "8MiB"], ["--kv-cache-memory", "1500KiB", "--swap-space", "1MiB"]])
+    if rng.random() < 0.3:
+        same.append("--no-enable-prefix-caching")
+    if rng.random() < 0.4:
+        same += ["--speculative-config", json.dumps({"method": rng.choice(["ngram", "suffix"]), "num_speculative_tokens": 3})]
+    ranks = ["--tensor-parallel-size", rng.choice([2, 3, 4, 5, 8] if FULL else [2, 3]), "--rank-transport", rng.choice(["shm", "tcp"])]
+    return rng.choice([BOX, packed]), same, ranks
+
+
 class SameAnswers(unittest.TestCase):
     """Everything that is asked of one process is asked of two, three and four ranks (of two key/value heads: some have
     none), and the texts of all numbers must be equal."""
@@ -179,6 +194,21 @@ class SameAnswers(unittest.TestCase):
         for way in ways[1:]:
             self.assertEqual(maps_shared_memory() & {way.process.pid, *way.followers}, set())
         self.ask(ways, RUNS // 2, seed)
+
+    def test_any_request_under_any_flags(self):
+        seed = self.seed()
+        print(f"PELTON_SEED={seed}", file=sys.stderr)
+        rng = random.Random(seed)
+        with tempfile.TemporaryDirectory(prefix="pelton_ranks_") as folder:
+            packed = f"{folder}/packed"
+            subprocess.run([BINARY, "pack", BOX, packed, "--weights", "int8"], check=True, capture_output=True, timeout=120)
+            for turn in range(SERVERS):
+                model, same, ranks = draw_server(rng, packed)
+                with self.subTest(f"PELTON_SEED={seed}", turn=turn, model=model, same=same, ranks=ranks):
+                    ways = [Served(self.addCleanup, *same, *more, model=model) for more in ([], ranks)]
+                    self.ask(ways, RUNS // 5, seed + turn)
+                    for way in ways:
+                        way.end()
 
     def test_packed_short_of_blocks_swapped_and_speculating(self):
         """Packed weights; so few blocks that sequences are preempted and swapped; tokens guessed ahead."""
