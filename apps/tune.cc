@@ -217,7 +217,8 @@ Result<void> ablate(const cli::Arguments& arguments, PointPlayer& player) {
 }
 
 // What `serve --config` reads: the best settings, and the flags that all were played with; settings
-// that it does not know stand behind a #.
+// that it does not know, or that are the fleet's (of one process `serve` means others by replicas),
+// stand behind a #.
 std::string config_text(const Point& best, const Settings& given, const std::string& model,
                         const std::string& load, const std::vector<std::string>& notes) {
   const std::vector<Flag> flags = serve_verb().flags;
@@ -240,7 +241,8 @@ std::string config_text(const Point& best, const Settings& given, const std::str
                            std::isdigit(value.back()) != 0 && std::ranges::count(value, '.') <= 1 &&
                            value.find_first_not_of("0123456789.") == std::string::npos;
     const bool is_bare = value == "true" || value == "false" || is_number;
-    out += fmt::format("{}{} = {}\n", flag == flags.end() ? "# " : "", name,
+    const bool is_serves = flag != flags.end() && name != "replicas";
+    out += fmt::format("{}{} = {}\n", is_serves ? "" : "# ", name,
                        is_bare ? value : cli::toml_quoted(value));
   }
   return out;

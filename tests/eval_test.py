@@ -336,7 +336,7 @@ class Eval(unittest.TestCase):
             said = " ".join(pelton(*words, "--temperature", "1", "--against", before, "--html", page).split())
             self.assertIn("not asked or served alike: temperature 0.0, now 1.0", said)
             with open(page, encoding="utf-8") as file:
-                self.assertIn("temperature 0, now 1", file.read())
+                self.assertIn("temperature 0.0, now 1.0", file.read())
             with open(before, encoding="utf-8") as file:
                 old = json.load(file)
             for outcome in old["outcomes"]:

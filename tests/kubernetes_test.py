@@ -98,7 +98,7 @@ class Files(unittest.TestCase):
             node = resolved(node)
             if node.get("additionalProperties") is not False or not isinstance(value, dict):
                 return
-            optional = {"global", "limits", "requests"} | set(resolved(schema["definitions"]["scale"])["properties"]["settings"]["properties"])
+            optional = {"global", "limits", "requests"} | set(schema["definitions"]["affinity"]["properties"]) | set(resolved(schema["definitions"]["scale"])["properties"]["settings"]["properties"])
             self.assertEqual(set(node["properties"]) - optional, set(value) - {"limits", "requests"}, where)
             for key, one in value.items():
                 described = resolved(node["properties"][key])

@@ -15,7 +15,9 @@
 namespace pelton::gateway {
 namespace {
 
-// Once the running step has ended and the disk is written, or of files that are many.
+// A worker answers when the running step has ended and its disk is written; of all that is kept,
+// when files that may be many are gone, too.
+constexpr std::chrono::milliseconds kForgottenMax{20'000};
 constexpr std::chrono::milliseconds kErasedMax{60'000};
 constexpr size_t kAnswerMax = 4096;  // of what is kept of an answer
 constexpr size_t kReasonMax = 300;
@@ -72,7 +74,7 @@ void Fleet::erase(EraseWhat what, const std::optional<std::string>& tenant,
   waited->open = calls.size();
   waited->done = std::move(done);
   for (auto& [name, call] : calls) {
-    call.whole_time_max = kErasedMax;
+    call.whole_time_max = is_all ? kErasedMax : kForgottenMax;
     call.repeatable = true;
     const auto answered = std::make_shared<Answered>();
     net::HttpCallEvents events;
