@@ -34,6 +34,7 @@ using parallel::TransportKind;
 constexpr int64_t kBytesDefault[] = {1024, 4096, 16384, 65536, 262144, 1048576};
 constexpr int64_t kPatienceNs = 10'000'000'000;
 constexpr int64_t kWarmRounds = 100;
+constexpr int64_t kPage = 4096;  // which a part of shared memory is a multiple of
 
 struct Plan {
   TransportKind kind = TransportKind::kShm;
@@ -222,7 +223,8 @@ Result<void> run(const cli::Arguments& arguments) {
         fmt::format("--bytes {}: each of {} ranks needs one", plan.bytes.front(), plan.ranks),
         "bytes"};
   }
-  plan.part_bytes = static_cast<size_t>(*std::ranges::max_element(plan.bytes));
+  const int64_t most = *std::ranges::max_element(plan.bytes);
+  plan.part_bytes = static_cast<size_t>((most + kPage - 1) / kPage * kPage);
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   plan.processors = parallel::share_processors(base::usable_cpus(), plan.ranks);
   plan.spin_ns = parallel::spin_ns_for(plan.processors);

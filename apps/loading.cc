@@ -147,7 +147,7 @@ std::vector<Flag> model_flags() {
                    .default_text = "1",
                    .least = 1,
                    .most = 64,
-                   .aliases = {"--tp", "--tp-size"}});
+                   .aliases = {"--tp", "--tp-size", "-tp"}});
   flags.push_back({.name = "--rank-transport",
                    .value = "T",
                    .help = "how ranks hand each other numbers: shared memory, as they are on one "

@@ -21,6 +21,7 @@ namespace pelton::apps {
 namespace {
 
 constexpr std::string_view kVerb = "rank";
+constexpr std::string_view kRank = "--rank";
 constexpr std::string_view kLeader = "--leader-process";
 
 // A leader that is gone takes its followers along, also those that are stopped and could not see it
@@ -29,11 +30,18 @@ bool ends_with(int leader) {
   return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == leader;
 }
 
-int leader_of(int count, char** words) {
+int number_behind(std::string_view name, int count, char** words) {
   for (int i = 2; i + 1 < count; ++i) {
-    if (words[i] == kLeader) return std::atoi(words[i + 1]);
+    if (words[i] == name) return std::atoi(words[i + 1]);
   }
   return 0;
+}
+
+// A leader that is stopped keeps its port and its clients' connections, and nobody could start
+// another: it ends here (docs/decisions/0195). It is this process's parent still, so the number is
+// no other process's.
+void end_silent(int leader) {
+  if (::getppid() == leader) ::kill(leader, SIGKILL);
 }
 
 }  // namespace
@@ -45,7 +53,7 @@ bool is_rank(int count, char** words) {
 int run_rank(int count, char** words) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
-  const int leader = leader_of(count, words);
+  const int leader = number_behind(kLeader, count, words);
   if (leader == 0) {
     fmt::print(stderr, "pelton rank: serve --tensor-parallel-size starts its ranks itself\n");
     return cli::kExitUsage;
@@ -56,17 +64,18 @@ int run_rank(int count, char** words) {
     std::signal(meant, SIG_IGN);
   }
   if (!ends_with(leader)) return cli::kExitFailure;
-  int rank = 0;
+  const int rank = number_behind(kRank, count, words);
   const Result<std::unique_ptr<parallel::Member>> member =
-      parallel::Member::join({.on_lost = [&](const std::string& why) {
-        log.error(fmt::format("rank {} ends: {}", rank, why));
+      parallel::Member::join({.on_lost = [&](const parallel::Member::Loss& loss) {
+        log.error(fmt::format("rank {} ends: {}{}", rank, loss.why,
+                              loss.is_silent ? "; it is killed" : ""));
+        if (loss.is_silent) end_silent(leader);
         _exit(cli::kExitStuck);
       }});
   if (!member.ok()) {
     log.error(member.error().message);
     return cli::kExitFailure;
   }
-  rank = (*member)->rank();
   const parallel::ProcessorScope processors((*member)->processors());
   const Result<void> followed = executor::follow(**member);
   if (followed.ok()) return cli::kExitOk;

@@ -189,8 +189,8 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
       parallel::Member::join({.descriptors = ends,
                               .secret = started.meeting.secret,
                               .job_limit_ms = started.meeting.wait_ns / 1'000'000,
-                              .on_lost = [&](const std::string& why) {
-                                log.error(fmt::format("rank {} ends: {}", rank, why));
+                              .on_lost = [&](const parallel::Member::Loss& loss) {
+                                log.error(fmt::format("rank {} ends: {}", rank, loss.why));
                                 _exit(cli::kExitStuck);
                               }});
   if (!member.ok()) return of_rank(member.error());

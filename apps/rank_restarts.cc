@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <optional>
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -12,11 +14,15 @@
 #include <unistd.h>
 
 #include "cli/exit_code.h"
+#include "parallel/silence.h"
 
 namespace pelton::apps {
 namespace {
 
 constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
+// Its group is lost by then (parallel/group.h), and it cannot say so itself.
+constexpr int64_t kStoppedMaxNs = 3'000'000'000;
+constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 500'000'000};
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -34,18 +40,41 @@ struct End {
   bool was_stopped = false;  // somebody asked for it
 };
 
+// How long a process has been stopped; nothing: it runs. Time in which this one was stopped, too,
+// hardly counts.
+using Stopped = std::optional<parallel::Silence>;
+
+// True: it has ended, with that status.
+bool has_ended(pid_t process, int& status, Stopped& stopped) {
+  while (::waitpid(process, &status, WNOHANG | WUNTRACED | WCONTINUED) == process) {
+    if (WIFEXITED(status) || WIFSIGNALED(status)) return true;
+    stopped.reset();
+    if (WIFSTOPPED(status)) stopped.emplace(now_ns());
+  }
+  return false;
+}
+
+// One that stays stopped keeps its port, and would keep this one from starting another.
+void end_stopped(pid_t process, Stopped& stopped, base::Log& log) {
+  stopped->look(now_ns(), false);
+  if (stopped->ns() < kStoppedMaxNs) return;
+  log.error(fmt::format("the server (process {}) has been stopped for {:.1f} s; it is killed",
+                        process, static_cast<double>(stopped->ns()) * 1e-9));
+  ::kill(process, SIGKILL);
+  stopped.reset();
+}
+
 // Signals are blocked here, and wait to be asked for.
-End wait_for(pid_t process) {
+End wait_for(pid_t process, base::Log& log) {
   const sigset_t set = handed_on();
   End end;
+  Stopped stopped;
   while (true) {
     siginfo_t info{};
-    const int came = ::sigwaitinfo(&set, &info);
-    if (came < 0) continue;
-    if (came == SIGCHLD) {
-      if (::waitpid(process, &end.status, WNOHANG) == process) return end;
-      continue;
-    }
+    const int came = stopped ? ::sigtimedwait(&set, &info, &kLook) : ::sigwaitinfo(&set, &info);
+    if (came == SIGCHLD && has_ended(process, end.status, stopped)) return end;
+    if (stopped) end_stopped(process, stopped, log);
+    if (came < 0 || came == SIGCHLD) continue;
     if (came != SIGHUP) end.was_stopped = true;
     // What a terminal sends it sends to both.
     if (info.si_code != SI_KERNEL) ::kill(process, came);
@@ -99,7 +128,7 @@ Result<void> start_anew_when_lost(const cli::Arguments& arguments, base::Log& lo
       ::sigprocmask(SIG_SETMASK, &before, nullptr);
       return {};
     }
-    const End end = wait_for(process);
+    const End end = wait_for(process, log);
     const bool may = is_loss(end.status) && !end.was_stopped;
     if (!may || !bound.take(now_ns())) {
       if (may) {

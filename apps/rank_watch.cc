@@ -28,9 +28,9 @@ void RankWatch::lost(const Error& error) {
 }
 
 void RankWatch::leave(const Error& error) {
-  const int count = engine_->abandon(error);
-  log_.error(fmt::format("{}: the group of ranks is lost; {} answers end, and this process leaves",
-                         error.message, count));
+  (void)engine_->abandon(error);  // those that the executor's own error has not ended before
+  log_.error(fmt::format("{}: the group of ranks is lost; all answers end, and this process leaves",
+                         error.message));
   std::this_thread::sleep_for(kGrace);
   _exit(cli::kExitStuck);
 }

@@ -36,7 +36,7 @@ class Device(unittest.TestCase):
     def test_the_binary_knows_no_cuda(self):
         linked = subprocess.run(["ldd", BINARY], capture_output=True, text=True, check=True).stdout.lower()
         self.assertIn("libc.so", linked)
-        for word in ("cuda", "cublas", "nvidia", "nccl", "nvrtc"):
+        for word in ("cuda", "cublas", "nvidia", "nccl", "nvrtc", "libmpi"):
             self.assertNotIn(word, linked)
 
     def test_without_a_library_it_is_the_cpu(self):

@@ -69,6 +69,45 @@ class Restarts(Hosts):
         self.assertEqual(sum("it is started anew" in line for line in served.log), 2, served.log)
         self.assertIn("2 times within an hour", served.rank.text())
 
+    def test_a_stopped_leader_is_started_anew(self):
+        served = self.serve("--rank-restarts", 3)
+        first = served.choices(ASK)
+        leader = self.leader(served)
+        follower = children(leader)[0]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            streams = [pool.submit(served.stream, {**ASK, "max_tokens": 900}) for _ in range(2)]
+            time.sleep(0.3)
+            os.kill(leader, signal.SIGSTOP)
+            for stream in streams:
+                self.assertNotIn("[DONE]", stream.result(30))
+        self.assertTrue(self.listening(served, 2), served.log)
+        self.assertEqual(served.choices(ASK), first)
+        self.assertFalse(running(leader) or running(follower))
+
+    def test_a_stopped_leader_of_several_hosts_is_started_anew(self):
+        """Its followers cannot end it: the process that stays beside it does."""
+        self.port = free_port()
+        self.rank(1, 2, "--rank-restarts", 3)
+        served = Served(self.addCleanup, self.words(0, 2, "--rank-restarts", 3))
+        leader = self.leader(served)
+        os.kill(leader, signal.SIGSTOP)
+        self.assertTrue(self.listening(served, 2), served.log)
+        self.assertFalse(running(leader))
+        self.assertIn("has been stopped for", served.rank.text())
+        served.url = served.rank.lines[-1].split()[-1]
+        self.assertEqual(served.choices(ASK)[0]["finish_reason"], "length")
+
+    def test_one_that_is_stopped_and_goes_on_serves(self):
+        served = self.serve("--rank-restarts", 3)
+        leader = self.leader(served)
+        everybody = [leader, *children(leader), served.process.pid]
+        for how in (signal.SIGSTOP, signal.SIGCONT):
+            for process in everybody:
+                os.kill(process, how)
+            time.sleep(4)
+        self.assertEqual(self.leader(served), leader)
+        self.assertEqual(served.choices(ASK)[0]["finish_reason"], "length")
+
     def test_a_stop_is_a_stop(self):
         served = self.serve("--rank-restarts", 5)
         leader = self.leader(served)

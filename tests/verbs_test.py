@@ -345,6 +345,10 @@ class Verbs(unittest.TestCase):
                 for one in numbers["exchanges"]:
                     self.assertGreater(one["median_us"], 0.01)  # less and nothing was exchanged
                     self.assertLessEqual(one["median_us"], one["p99_us"])
+            # Of a size that is no page's, as a layer's columns are.
+            odd = subprocess.run([ROOT / "tools" / "alone", BINARY, "bench", "exchange", "--transport", transport, "--bytes", "46081",
+                                  "--rounds", "20", "--json", "-"], capture_output=True, timeout=200, check=True)
+            self.assertEqual([one["bytes"] for one in json.loads(odd.stdout)["exchanges"]], [46081])
         self.expect(2, pelton("bench", "exchange", "--transport", "mpi"))
         self.expect(2, pelton("bench", "exchange", "--bytes", "2", "--ranks", "3"))
 

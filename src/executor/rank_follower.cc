@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
+
+#include <sys/mman.h>
 
 #include "checkpoint/checkpoint.h"
 #include "executor/host_model.h"
+#include "executor/rank_files.h"
 #include "executor/rank_job.h"
 #include "executor/rank_step.h"
 #include "executor/ranked_model.h"
@@ -43,10 +47,8 @@ Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJo
   auto loaded =
       std::make_unique<Loaded>(std::move(checkpoint), job.threads > 0 ? job.threads : own_threads);
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(job.kernels));
-  RankJob own;
-  own.digest = model_digest(loaded->checkpoint);
-  TRY_ASSIGN(own.kernels_name, usable_kernels(choice, loaded->pool));
-  TRY(check_same(job, own));
+  TRY_ASSIGN(const std::string kernels_name, usable_kernels(choice, loaded->pool));
+  TRY(check_facts({{"kernels", job.kernels_name}}, {{"kernels", kernels_name}}));
   if (static_cast<int>(job.weights.size()) != member.ranks()) {
     return Error{ErrorCode::kBadConfig, "the job's shares are not as many as there are ranks"};
   }
@@ -62,6 +64,30 @@ Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJo
                                              .part = &*loaded->part},
                                             footprint, loaded->pool));
   return loaded;
+}
+
+// The leader has read its files by then, and says what they are.
+Result<void> check_files(parallel::Member& member, const RankJob& job, SameBy by, Loaded& loaded) {
+  TRY_ASSIGN(const RankFiles own, rank_files(loaded.checkpoint, job.model, by, loaded.pool));
+  for (const base::MappedFile& file : loaded.checkpoint.files()) {
+    // What it does not compute with need not stay in its memory.
+    const std::span<const uint8_t> bytes = file.bytes();
+    if (by == SameBy::kBytes) {
+      ::madvise(const_cast<uint8_t*>(bytes.data()), bytes.size(), MADV_DONTNEED);
+    }
+  }
+  TRY_ASSIGN(const std::optional<std::string> said, member.next());
+  if (!said) return Error{ErrorCode::kUnavailable, "the group has ended before it began"};
+  TRY_ASSIGN(const RankFiles leaders, rank_files_of(*said));
+  return check_facts(leaders, own);
+}
+
+// What it answers ends with "ready", or with why not.
+Result<void> answer_for(parallel::Member& member, const Result<void>& done) {
+  if (done.ok()) return member.answer(kReady);
+  TRY(member.answer(done.error().message));
+  TRY(member.next());  // the leader has read it, and ends the group
+  return done.error();
 }
 
 RankStepReader::Limits limits_of(const RankJob& job, const families::ModelConfig& config) {
@@ -107,12 +133,9 @@ Result<void> follow(parallel::Member& member, const FollowerOptions& options) {
   if (job.ok()) job = own_job(*job, options);
   Result<std::unique_ptr<Loaded>> loaded =
       job.ok() ? load_part(member, *job) : Result<std::unique_ptr<Loaded>>(job.error());
-  if (!loaded.ok()) {
-    TRY(member.answer(loaded.error().message));
-    TRY(member.next());  // the leader has read it, and ends the group
-    return loaded.error();
-  }
-  TRY(member.answer(kReady));
+  TRY(answer_for(member, loaded.ok() ? Result<void>() : loaded.error()));
+  const SameBy by = options.is_own() ? SameBy::kPlace : SameBy::kBytes;
+  TRY(answer_for(member, check_files(member, *job, by, **loaded)));
   return compute(member, *job, **loaded);
 }
 

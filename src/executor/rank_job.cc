@@ -1,18 +1,13 @@
 #include "executor/rank_job.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/digest.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::executor {
 namespace {
-
-constexpr size_t kSampleBytes = 64;
 
 Json kv_json(const cost_model::KvAllocated& kv) {
   Json::Array blocks;
@@ -58,12 +53,6 @@ Result<cost_model::KvAllocated> kv_of(const Json& json, std::string_view member)
   return made;
 }
 
-struct Fact {
-  const char* name;
-  std::string leader;
-  std::string own;
-};
-
 }  // namespace
 
 Json RankJob::to_json() const {
@@ -75,7 +64,6 @@ Json RankJob::to_json() const {
   json.set("facts", std::move(agreed));
   json.set("protocol", protocol)
       .set("model", model)
-      .set("digest", digest)
       .set("kernels", kernels)
       .set("kernels_name", kernels_name)
       .set("threads", threads)
@@ -107,7 +95,6 @@ Result<RankJob> RankJob::from_json(const Json& json) {
     return {};
   };
   TRY(text("model", job.model));
-  TRY(text("digest", job.digest));
   TRY(text("kernels", job.kernels));
   TRY(text("kernels_name", job.kernels_name));
   TRY(count("threads", job.threads));
@@ -130,34 +117,6 @@ Result<RankJob> RankJob::from_json(const Json& json) {
     job.weights.push_back(static_cast<int>(weight.as_integer()));
   }
   return job;
-}
-
-std::string model_digest(const checkpoint::Checkpoint& checkpoint) {
-  base::Digest digest(base::Digest::Kind::kSha256);
-  for (const auto& [name, view] : checkpoint.tensors()) {
-    digest.update(fmt::format("{} {}", name, tensor::dtype_name(view.dtype)));
-    for (const int64_t size : view.shape) digest.update(fmt::format(" {}", size));
-    const auto* const bytes = reinterpret_cast<const char*>(view.bytes.data());
-    const size_t size = view.bytes.size();
-    const size_t sample = std::min(size, kSampleBytes);
-    for (const size_t at : {size_t{0}, (size - sample) / 2, size - sample}) {
-      digest.update({bytes + at, sample});
-    }
-  }
-  return digest.finish();
-}
-
-Result<void> check_same(const RankJob& leader, const RankJob& own) {
-  const std::array<Fact, 2> facts = {{
-      {"weights of the model (digest)", leader.digest, own.digest},
-      {"kernels", leader.kernels_name, own.kernels_name},
-  }};
-  for (const Fact& fact : facts) {
-    if (fact.leader == fact.own) continue;
-    return Error{ErrorCode::kBadConfig,
-                 fmt::format("{}: {} at the leader, {} here", fact.name, fact.leader, fact.own)};
-  }
-  return {};
 }
 
 Result<void> check_facts(const std::map<std::string, std::string>& leader,

@@ -11,17 +11,15 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "checkpoint/checkpoint.h"
 #include "cost_model/footprint.h"
 
 namespace pelton::executor {
 
 struct RankJob {
-  static constexpr int64_t kProtocol = 2;
+  static constexpr int64_t kProtocol = 3;
 
   int64_t protocol = kProtocol;
-  std::string model;    // where its files lie
-  std::string digest;   // model_digest of them
+  std::string model;    // where its files lie (what lies in them: rank_files.h)
   std::string kernels;  // as asked for
   std::string kernels_name;
   int threads = 0;  // of each rank; 0: as many as it has processors
@@ -38,13 +36,7 @@ struct RankJob {
   static Result<RankJob> from_json(const Json& json);
 };
 
-// Of names, types and shapes of all tensors and of some bytes of each: other weights of the same
-// shapes are found out, without reading them.
-std::string model_digest(const checkpoint::Checkpoint& checkpoint);
-
-// Error: kBadConfig, naming the first difference: "kernels: avx512 at the leader, avx2 here".
-Result<void> check_same(const RankJob& leader, const RankJob& own);
-// Likewise of the facts: "--block-size: 16 at the leader, 32 here".
+// Error: kBadConfig, naming the first difference: "--block-size: 16 at the leader, 32 here".
 Result<void> check_facts(const std::map<std::string, std::string>& leader,
                          const std::map<std::string, std::string>& own);
 

@@ -11,7 +11,6 @@ using testing::HasSubstr;
 
 RankJob job() {
   RankJob job{.model = "/models/a",
-              .digest = "d1",
               .kernels = "auto",
               .kernels_name = "avx512",
               .threads = 3,
@@ -60,24 +59,13 @@ TEST(RankJob, AnotherProtocolIsRefusedWithBoth) {
                                                           newer.protocol, RankJob::kProtocol)));
 }
 
-TEST(RankJob, AnyDifferenceThatCouldChangeABitIsNamed) {
-  RankJob own = job();
-  EXPECT_TRUE(check_same(job(), own).ok());
-  own.kernels_name = "avx2";
-  EXPECT_THAT(check_same(job(), own).error().message,
+TEST(RankJob, AFactThatDiffersIsNamed) {
+  const std::map<std::string, std::string> leader = {{"kernels", "avx512"}, {"a", "1"}};
+  EXPECT_TRUE(check_facts(leader, leader).ok());
+  EXPECT_THAT(check_facts(leader, {{"kernels", "avx2"}, {"a", "1"}}).error().message,
               HasSubstr("kernels: avx512 at the leader, avx2 here"));
-  own = job();
-  own.digest = "d2";
-  EXPECT_THAT(check_same(job(), own).error().message, HasSubstr("digest"));
-}
-
-TEST(RankJob, ADigestSeesOtherWeights) {
-  const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/";
-  const auto qwen = checkpoint::Checkpoint::open(golden + "qwen3");
-  const auto llama = checkpoint::Checkpoint::open(golden + "llama3");
-  ASSERT_TRUE(qwen.ok() && llama.ok());
-  EXPECT_EQ(model_digest(*qwen), model_digest(*checkpoint::Checkpoint::open(golden + "qwen3")));
-  EXPECT_NE(model_digest(*qwen), model_digest(*llama));
+  EXPECT_THAT(check_facts(leader, {{"kernels", "avx512"}}).error().message,
+              HasSubstr("a: 1 at the leader, nothing here"));
 }
 
 }  // namespace

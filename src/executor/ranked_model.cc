@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/machine.h"
+#include "executor/rank_files.h"
 #include "executor/rank_follower.h"
 #include "parallel/processors.h"
 
@@ -16,6 +17,8 @@ namespace {
 // Until a follower has mapped its files and found its rows; a model is not read for that.
 constexpr int64_t kStartLimitMs = 300'000;
 constexpr int64_t kAnswerLimitMs = 60'000;
+// Then, on several hosts, all of it is: from a slow disk.
+constexpr int64_t kReadBytesPerMs = 32'000;
 
 }  // namespace
 
@@ -42,7 +45,6 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
   if (weights.empty()) weights.assign(static_cast<size_t>(ranks.count), 1);
   TRY_ASSIGN(const std::string kernels_name, usable_kernels(options.kernels, pool));
   const RankJob job{.model = ranks.model,
-                    .digest = model_digest(checkpoint),
                     .kernels = kernels,
                     .kernels_name = kernels_name,
                     .threads = ranks.threads,
@@ -67,7 +69,8 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
   HostModel::Options own = options;
   own.part = &model->part_;
   TRY_ASSIGN(model->host_, HostModel::load(checkpoint, own, footprint, pool));
-  TRY(model->wait_for_all());
+  TRY(model->wait_for_all(kStartLimitMs));
+  TRY(model->compare_files(checkpoint, ranks, pool));
   TRY(model->try_a_step());
   return std::unique_ptr<StepModel>(std::move(model));
 }
@@ -77,13 +80,24 @@ RankedModel::RankedModel(std::unique_ptr<parallel::Group> group, layers::RankPar
     : group_(std::move(group)), part_(std::move(part)), writer_(block_tokens) {}
 
 // "ready", or why not.
-Result<void> RankedModel::wait_for_all() {
+Result<void> RankedModel::wait_for_all(int64_t limit_ms) {
   for (int rank = 1; rank < group_->ranks(); ++rank) {
-    TRY_ASSIGN(const std::string answer, group_->answer_of(rank, kStartLimitMs));
+    TRY_ASSIGN(const std::string answer, group_->answer_of(rank, limit_ms));
     if (answer == kReady) continue;
     return Error{ErrorCode::kBadConfig, fmt::format("rank {}: {}", rank, answer)};
   }
   return {};
+}
+
+// Each rank reads its own, all at the same time.
+Result<void> RankedModel::compare_files(const checkpoint::Checkpoint& checkpoint,
+                                        const RankOptions& ranks, base::ThreadPool& pool) {
+  const SameBy by = ranks.meeting ? SameBy::kBytes : SameBy::kPlace;
+  TRY_ASSIGN(const RankFiles own, rank_files(checkpoint, ranks.model, by, pool));
+  TRY(group_->send(to_json(own).dump()));
+  int64_t bytes = 0;
+  for (const base::MappedFile& file : checkpoint.files()) bytes += std::ssize(file.bytes());
+  return wait_for_all(kStartLimitMs + bytes / kReadBytesPerMs);
 }
 
 Result<void> RankedModel::try_a_step() {

@@ -49,9 +49,9 @@ std::shared_ptr<ComputeThreads> leader_threads(const RankOptions& ranks, int thr
 
 class RankedModel final : public StepModel {
  public:
-  // Starts the followers and waits until each has loaded its part and a first step gave the same
-  // bits on all. `checkpoint` and `pool` outlive it. Errors: kUnsupported, kBadConfig and
-  // kUnavailable, naming the rank.
+  // Starts the followers and waits until each has loaded its part, from the same files as the
+  // leader's, and a first step gave the same bits on all. `checkpoint` and `pool` outlive it.
+  // Errors: kUnsupported, kBadConfig and kUnavailable, naming the rank.
   static Result<std::unique_ptr<StepModel>> load(const checkpoint::Checkpoint& checkpoint,
                                                  const RankOptions& ranks,
                                                  const std::string& kernels,
@@ -79,7 +79,9 @@ class RankedModel final : public StepModel {
  private:
   RankedModel(std::unique_ptr<parallel::Group> group, layers::RankPart part, int block_tokens);
 
-  Result<void> wait_for_all();
+  Result<void> wait_for_all(int64_t limit_ms);
+  Result<void> compare_files(const checkpoint::Checkpoint& checkpoint, const RankOptions& ranks,
+                             base::ThreadPool& pool);
   Result<void> try_a_step();
 
   // In the order in which they are made: the last goes first.

@@ -3,10 +3,31 @@
 #include <algorithm>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/digest.h"
-#include "executor/rank_job.h"
 
 namespace pelton::executor {
+namespace {
+
+constexpr size_t kSampleBytes = 64;
+
+}  // namespace
+
+std::string model_digest(const checkpoint::Checkpoint& checkpoint) {
+  base::Digest digest(base::Digest::Kind::kSha256);
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    digest.update(fmt::format("{} {}", name, tensor::dtype_name(view.dtype)));
+    for (const int64_t size : view.shape) digest.update(fmt::format(" {}", size));
+    const auto* const bytes = reinterpret_cast<const char*>(view.bytes.data());
+    const size_t size = view.bytes.size();
+    const size_t sample = std::min(size, kSampleBytes);
+    for (const size_t at : {size_t{0}, (size - sample) / 2, size - sample}) {
+      digest.update({bytes + at, sample});
+    }
+  }
+  return digest.finish();
+}
 
 std::string weights_identity(const checkpoint::Checkpoint& checkpoint,
                              const WeightsSampling& sampling) {

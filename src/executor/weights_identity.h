@@ -1,6 +1,5 @@
 // What weights are, for those who take over what others have computed with theirs: keys and values
-// of other weights must not be taken for one's own. More is read than for model_digest
-// (rank_job.h), which a whole fleet compares. Pure; the load's thread.
+// of other weights must not be taken for one's own. Pure; the load's thread.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +8,10 @@
 #include "checkpoint/checkpoint.h"
 
 namespace pelton::executor {
+
+// Of names, types and shapes of all tensors and of some bytes of each, which a whole fleet
+// compares: other weights of the same shapes are found out, without reading them.
+std::string model_digest(const checkpoint::Checkpoint& checkpoint);
 
 // Up to so many bytes of weights each of them counts.
 inline constexpr int64_t kWholeWeightsMax = int64_t{64} << 20;

@@ -7,8 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include "executor/rank_job.h"
-
 namespace pelton::executor {
 namespace {
 
@@ -71,6 +69,15 @@ TEST_F(WeightsIdentity, of_many_weights_any_part_is_found_that_is_not_small) {
     change(end, part);  // back
   }
   EXPECT_EQ(look(few).identity, before.identity);
+}
+
+TEST(ModelDigest, sees_other_weights) {
+  const std::string golden = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/";
+  const auto qwen = checkpoint::Checkpoint::open(golden + "qwen3");
+  const auto llama = checkpoint::Checkpoint::open(golden + "llama3");
+  ASSERT_TRUE(qwen.ok() && llama.ok());
+  EXPECT_EQ(model_digest(*qwen), model_digest(*checkpoint::Checkpoint::open(golden + "qwen3")));
+  EXPECT_NE(model_digest(*qwen), model_digest(*llama));
 }
 
 }  // namespace

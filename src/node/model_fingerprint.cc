@@ -6,7 +6,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
-#include "executor/rank_job.h"
+#include "executor/weights_identity.h"
 
 namespace pelton::node {
 namespace {

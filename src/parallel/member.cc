@@ -35,13 +35,15 @@ Error no_job() {
 }  // namespace
 
 Result<std::unique_ptr<Member>> Member::join(const Options& options) {
-  Channel steps(options.descriptors.steps);
-  TRY_ASSIGN(const std::optional<std::string> text, steps.receive(options.job_limit_ms));
-  if (!text && options.secret.empty()) return no_job();
+  std::unique_ptr<Member> member(new Member(options, Channel(options.descriptors.steps)));
+  // Of a process that the leader has started from its first moment on; who has come to a leader is
+  // quiet until the group begins (rendezvous.h).
+  const bool is_own = options.secret.empty();
+  if (is_own) member->begin_watching();
+  TRY_ASSIGN(const std::optional<std::string> text, member->steps_.receive(options.job_limit_ms));
+  if (!text && is_own) return no_job();
   if (!text) return Error{ErrorCode::kUnavailable, "the leader has gone before the group began"};
-  std::unique_ptr<Member> member(new Member(options, std::move(steps)));
   TRY(member->take_job(*text));
-  member->thread_ = std::thread([member = member.get()] { member->watch(); });
   return member;
 }
 
@@ -67,8 +69,10 @@ Result<void> Member::take_job(std::string_view text) {
     if (!processor.is_integer()) return no_job();
     processors_.push_back(static_cast<int>(processor.as_integer()));
   }
+  if (!options_.secret.empty()) begin_watching();
   const Result<void> joined = join_exchange(whole);
   ::close(options_.descriptors.data);
+  joined_.store(joined.ok());
   return joined;
 }
 
@@ -136,13 +140,22 @@ Result<std::optional<std::string>> Member::next() {
   return Error{ErrorCode::kUnavailable, "the leader has gone"};
 }
 
+void Member::begin_watching() {
+  thread_ = std::thread([this] { watch(); });
+}
+
+void Member::lose(const Loss& loss) {
+  if (joined_.load()) transport_->abort();
+  options_.on_lost(loss);
+}
+
 void Member::watch() {
   pthread_setname_np(pthread_self(), "pelton-group");
   Silence silence(now_ns());
   int64_t beat_ns = 0;
   while (!ending_.load()) {
     if (now_ns() - beat_ns >= int64_t{kBeatMs} * 1'000'000) {
-      const Exchange::Counts counts = exchange_->counts();
+      const Exchange::Counts counts = joined_.load() ? exchange_->counts() : Exchange::Counts();
       const Heartbeat beat{counts.exchanges, counts.bytes, counts.wait_ns, counts.copy_ns};
       ::send(control_.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
       beat_ns = now_ns();
@@ -153,15 +166,12 @@ void Member::watch() {
     char bytes[4096];
     const ssize_t got = ::recv(control_.descriptor(), bytes, sizeof bytes, MSG_DONTWAIT);
     const bool closed = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-    if (closed) {
-      transport_->abort();
-      return options_.on_lost("the leader has gone");
-    }
+    if (closed) return lose({.why = "the leader has gone"});
     silence.look(now_ns(), got > 0);
     if (silence.ns() < options_.silence_max_ns) continue;
-    transport_->abort();
-    return options_.on_lost(fmt::format("the leader has been silent for {:.1f} s",
-                                        static_cast<double>(silence.ns()) * 1e-9));
+    return lose({.why = fmt::format("the leader has been silent for {:.1f} s",
+                                    static_cast<double>(silence.ns()) * 1e-9),
+                 .is_silent = true});
   }
 }
 

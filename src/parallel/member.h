@@ -38,13 +38,18 @@ struct Heartbeat {
 
 class Member {
  public:
+  // What became of the leader: it has gone, or is there and does nothing.
+  struct Loss {
+    std::string why;
+    bool is_silent = false;
+  };
   struct Options {
     MemberDescriptors descriptors = {};
     std::string secret = {};  // of a group on several hosts (rendezvous.h)
     int64_t job_limit_ms = 60'000;
     int64_t silence_max_ns = 3'000'000'000;
-    // On the watching thread: the leader is gone, or silent; why, in words. Does not return.
-    std::function<void(const std::string& why)> on_lost;
+    // On the watching thread. Does not return.
+    std::function<void(const Loss& loss)> on_lost;
   };
 
   // Errors: kUnavailable, kBadConfig where what came is no job.
@@ -70,7 +75,9 @@ class Member {
   Member(const Options& options, Channel steps);
   Result<void> take_job(std::string_view text);
   Result<void> join_exchange(const Json& job);
+  void begin_watching();
   void watch();
+  void lose(const Loss& loss);
 
   const Options options_;
   Channel control_;
@@ -79,6 +86,7 @@ class Member {
   std::vector<int> processors_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Exchange> exchange_;
+  std::atomic<bool> joined_{false};  // those two are there
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

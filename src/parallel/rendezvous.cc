@@ -24,6 +24,7 @@ namespace {
 constexpr int kLookMs = 50;
 constexpr int64_t kHandshakeNs = 1'000'000'000;
 constexpr int64_t kHandshakeMs = 1000;
+constexpr size_t kStrangersMax = 256;
 constexpr int64_t kAnswerMs = 10'000;  // the leader reads others' handshakes, too
 constexpr std::chrono::milliseconds kAgain{200};
 
@@ -50,6 +51,19 @@ bool is_gone(const Channel& channel) {
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+// Who has connected and has not said yet who it is.
+struct Stranger {
+  Channel channel;
+  std::string nonce;  // sent to it
+  int64_t end_ns = 0;
+};
+
+// A stranger is readable when all of its hello is there, afterwards at each byte.
+void readable_from(int socket, size_t bytes) {
+  const auto least = static_cast<int>(bytes);
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 class Reception {
  public:
   explicit Reception(const Meeting& meeting)
@@ -58,7 +72,10 @@ class Reception {
   Result<std::vector<Guest>> wait(int listener);
 
  private:
-  void receive(int socket);
+  void wait_for_somebody(int listener);
+  void accept(int listener);
+  void receive(Stranger stranger);
+  void refuse(int socket, const Error& error);
   Result<void> check(const RankHello& hello) const;
   Result<void> take(const RankHello& hello, Channel channel);
   bool all_there();
@@ -68,6 +85,7 @@ class Reception {
 
   const Meeting& meeting_;
   std::vector<Guest> guests_;
+  std::vector<Stranger> strangers_;
   std::string refused_;  // the last one
 };
 
@@ -81,12 +99,49 @@ Result<std::vector<Guest>> Reception::wait(int listener) {
       return give_up(fmt::format("{} not at {} within {} s{}", missing(), meeting_.leader.text(),
                                  meeting_.wait_ns / 1'000'000'000, refused_));
     }
-    pollfd wanted{.fd = listener, .events = POLLIN, .revents = 0};
-    if (::poll(&wanted, 1, kLookMs) <= 0) continue;
-    const int socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket >= 0) receive(socket);
+    wait_for_somebody(listener);
   }
   return std::move(guests_);
+}
+
+// Strangers are waited for all at once: who says nothing holds up nobody.
+void Reception::wait_for_somebody(int listener) {
+  std::vector<pollfd> wanted{{.fd = listener, .events = POLLIN, .revents = 0}};
+  for (const Stranger& stranger : strangers_) {
+    wanted.push_back({.fd = stranger.channel.descriptor(), .events = POLLIN, .revents = 0});
+  }
+  ::poll(wanted.data(), wanted.size(), kLookMs);
+  std::vector<Stranger> waiting;
+  for (size_t i = 0; i < strangers_.size(); ++i) {
+    Stranger& stranger = strangers_[i];
+    if (wanted[i + 1].revents != 0) {
+      receive(std::move(stranger));
+    } else if (monotonic_ns() >= stranger.end_ns) {
+      refuse(stranger.channel.descriptor(), unavailable("no handshake in time"));
+    } else {
+      waiting.push_back(std::move(stranger));
+    }
+  }
+  strangers_ = std::move(waiting);
+  if (wanted.front().revents != 0) accept(listener);
+}
+
+void Reception::accept(int listener) {
+  Channel channel(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  const int socket = channel.descriptor();
+  if (socket < 0) return;
+  if (strangers_.size() >= kStrangersMax) return refuse(socket, unavailable("too many at once"));
+  const Result<std::string> nonce = random_nonce();
+  if (!nonce.ok()) return refuse(socket, nonce.error());
+  if (!send_whole(socket, *nonce)) return refuse(socket, unavailable("it has gone"));
+  readable_from(socket, kHelloBytes);
+  strangers_.push_back(
+      {.channel = std::move(channel), .nonce = *nonce, .end_ns = monotonic_ns() + kHandshakeNs});
+}
+
+void Reception::refuse(int socket, const Error& error) {
+  refused_ =
+      fmt::format("; a connection from {} was refused: {}", peer_host(socket), error.message);
 }
 
 // Who ended before all had come has left its place to another.
@@ -135,34 +190,31 @@ Result<void> Reception::check(const RankHello& hello) const {
 }
 
 // The proofs, then the leader's verdict; then, of the first connection, where the rank listens.
-void Reception::receive(int socket) {
-  Channel channel(socket);
-  const std::string from = peer_host(socket);
-  const auto refuse = [&](const Error& error) {
-    refused_ = fmt::format("; a connection from {} was refused: {}", from, error.message);
-  };
-  const Result<std::string> own = random_nonce();
-  if (!own.ok()) return refuse(own.error());
-  if (!send_whole(socket, *own)) return refuse(unavailable("it has gone"));
+void Reception::receive(Stranger stranger) {
+  const int socket = stranger.channel.descriptor();
+  readable_from(socket, 1);
+  const auto refused = [&](const Error& error) { refuse(socket, error); };
   std::string bytes(kHelloBytes, '\0');
-  const int64_t end_ns = monotonic_ns() + kHandshakeNs;
   const Result<void> read =
-      read_whole(socket, bytes.data(), bytes.size(), end_ns, meeting_.stopped);
-  if (!read.ok()) return refuse(read.error());
+      read_whole(socket, bytes.data(), bytes.size(), stranger.end_ns, meeting_.stopped);
+  if (!read.ok()) return refused(read.error());
   const std::string token = meeting_token(meeting_.secret);
-  const Result<RankHello> hello = read_hello(bytes, token, *own);
+  const Result<RankHello> hello = read_hello(bytes, token, stranger.nonce);
   if (!hello.ok()) {
     (void)send_whole(socket, std::string(kProofBytes, '-'));  // no proof: not this group's
-    return refuse(hello.error());
+    return refused(hello.error());
   }
-  if (!send_whole(socket, acceptance(token, hello->nonce))) return refuse(unavailable("gone"));
+  if (!send_whole(socket, acceptance(token, hello->nonce))) return refused(unavailable("gone"));
   const Result<void> fits = check(*hello);
-  const Result<void> sent = channel.send(fits.ok() ? "" : fits.error().message);
-  if (!fits.ok()) return refuse(fits.error());
-  if (!sent.ok()) return refuse(sent.error());
+  const Result<void> sent = stranger.channel.send(fits.ok() ? "" : fits.error().message);
+  if (!fits.ok()) return refused(fits.error());
+  if (!sent.ok()) return refused(sent.error());
   without_delay(socket);
-  const Result<void> taken = take(*hello, std::move(channel));
-  if (!taken.ok()) refuse(taken.error());
+  const std::string from = peer_host(socket);
+  const Result<void> taken = take(*hello, std::move(stranger.channel));
+  if (!taken.ok()) {
+    refused_ = fmt::format("; a connection from {} was refused: {}", from, taken.error().message);
+  }
 }
 
 Result<void> Reception::take(const RankHello& hello, Channel channel) {
