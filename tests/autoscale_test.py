@@ -515,8 +515,9 @@ class Autoscale(unittest.TestCase):
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)
         self.assertEqual(status, 200, text)
         fleet.scaler.process.wait(30)
-        self.assertEqual(fleet.scaler.process.returncode, 1)
+        self.assertEqual(fleet.scaler.process.returncode, 8, "pelton-autoscale.service does not start it anew")
         fleet.wait(lambda: fleet.log("a newer autoscaler is obeyed"))
+        ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)  # it speaks, so an older one is refused
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, "epoch": 5})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (409, "superseded"), text)
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {"epoch": "now"})
