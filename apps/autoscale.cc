@@ -23,16 +23,20 @@
 #include "apps/verbs.h"
 #include "autoscaler/facts_log.h"
 #include "base/json.h"
+#include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "gateway/config.h"
 #include "launch/etcd_lead_store.h"
 #include "launch/keda_scaler.h"
 #include "launch/kubernetes_lead_store.h"
 #include "launch/lead.h"
+#include "launch/order_fence.h"
 #include "launch/remote_fleet.h"
 #include "launch/scaler_pages.h"
+#include "net/allowed_hosts.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "net/ip_address.h"
 #include "net/json_response.h"
 #include "net/url.h"
 
@@ -97,6 +101,16 @@ std::string explained(const Json& pool) {
   if (const std::string why = pool.string("failure").value_or(""); !why.empty()) {
     text += fmt::format("it does not start: {}\n", why);
   }
+  if (const std::string why = pool.string("last_failure").value_or(""); !why.empty()) {
+    text += fmt::format("the last start that failed: {}\n", why);
+  }
+  const Json* silent = pool.find("silent_gateways");
+  if (silent != nullptr && silent->is_array()) {
+    for (const Json& one : silent->as_array()) {
+      text += fmt::format("gateway {} does not answer: the last replica stays for it\n",
+                          one.is_string() ? one.as_string() : "");
+    }
+  }
   const Json* outdated = pool.find("outdated");
   if (outdated != nullptr && outdated->is_object()) {
     for (const Json::Member& one : outdated->as_object()) {
@@ -142,16 +156,36 @@ std::string explained_url(const cli::Arguments& arguments, const gateway::Gatewa
   return "http://" + net::format_host_port(config->admin_host, config->admin_port);
 }
 
-Result<void> check(const gateway::GatewayConfig& config) {
-  if (config.autoscaler.gateways.empty()) {
+// Whoever reaches it learns what runs and, of KEDA's, decides how much: no key is asked for.
+Result<void> check_listeners(const gateway::AutoscalerConfig& autoscaler) {
+  const auto check_one = [&](std::string_view key, const std::string& host,
+                             int port) -> Result<void> {
+    if (port < 0 || !net::is_ip_address(host) || net::is_loopback(host)) return {};
+    return Error{
+        ErrorCode::kBadConfig,
+        fmt::format("{}[autoscaler]: '{}' {} lets anyone who reaches this machine see what "
+                    "runs, as it asks for no key: give an address of the loopback "
+                    "interface, or --open if that is meant",
+                    autoscaler.place_of(key), key, host),
+        "config"};
+  };
+  TRY(check_one("listen", autoscaler.host, autoscaler.port));
+  return check_one("keda_listen", autoscaler.keda_host, autoscaler.keda_port);
+}
+
+Result<void> check(const gateway::GatewayConfig& config, bool is_open) {
+  const auto bad = [&](std::string_view key, std::string_view what) {
     return Error{ErrorCode::kBadConfig,
-                 "[autoscaler] needs 'gateways': the URLs of their admin listeners", "config"};
+                 fmt::format("{}[autoscaler] {}", config.autoscaler.place_of(key), what), "config"};
+  };
+  if (config.autoscaler.gateways.empty()) {
+    return bad("gateways", "needs 'gateways': the URLs of their admin listeners");
   }
   if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kEtcd &&
       config.etcd.endpoints.empty()) {
-    return Error{ErrorCode::kBadConfig,
-                 "[autoscaler] lead = \"etcd\" needs [etcd] with its endpoints", "config"};
+    return bad("lead", "lead = \"etcd\" needs [etcd] with its endpoints");
   }
+  if (!is_open) TRY(check_listeners(config.autoscaler));
   TRY(check_launched(config));
   return GatewayScaling::check(config);
 }
@@ -215,6 +249,7 @@ class Deciding {
   Result<void> remember();
   Result<void> listen();
   void hand_over();
+  void say_what_is_left() const;
 
   const gateway::GatewayConfig& config_;
   const cli::Arguments& arguments_;
@@ -236,8 +271,8 @@ class Deciding {
 // To gateways an epoch of whoever leads is newer than every one of somebody who does not, which is
 // the time of its start.
 uint64_t exchange_epoch(const launch::Lead* lead, const base::Clock& clock) {
-  constexpr uint64_t kLed = uint64_t{1} << 52;
-  return lead != nullptr ? kLed + lead->epoch() : static_cast<uint64_t>(clock.unix_ms());
+  return lead != nullptr ? launch::OrderFence::kLed + lead->epoch()
+                         : static_cast<uint64_t>(clock.unix_ms());
 }
 
 Result<void> Deciding::begin(launch::Lead* lead) {
@@ -285,6 +320,20 @@ void Deciding::hand_over() {
   if (lead_ == nullptr || clock_.now_ns() < hand_over_ns_) return;
   hand_over_ns_ = clock_.now_ns() + kEach_ns;
   lead_->keep(scaler_->memories());
+}
+
+// Nobody stops them from here on: the one that is obeyed has them too, or knows nothing of them.
+void Deciding::say_what_is_left() const {
+  std::string names;
+  for (const launch::LaunchedReplica& one : launcher_->list()) {
+    if (one.state == launch::LaunchedReplica::State::kEnded) continue;
+    names += fmt::format("{}{}-{}", names.empty() ? "" : ", ", one.order.pool, one.order.ordinal);
+  }
+  if (names.empty()) return;
+  log_.warning(
+      fmt::format("these replicas go on: {}; the autoscaler that is obeyed has them if it has this "
+                  "state_dir, else whoever starts one with it again",
+                  names));
 }
 
 Result<void> Deciding::listen() {
@@ -335,7 +384,9 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
   if (listener_ != nullptr) listener_->stop(std::chrono::milliseconds(0));
   if (!leads()) return lost;
   if (fleet_->is_superseded()) {
-    return Error{ErrorCode::kIo, "a newer autoscaler is obeyed by the gateways", {}};
+    say_what_is_left();
+    return Error{ErrorCode::kUnavailable, "a newer autoscaler is obeyed by the gateways",
+                 std::string(cli::kSuperseded)};
   }
   hand_over_ns_ = 0;
   hand_over();
@@ -414,7 +465,7 @@ Result<void> run(const cli::Arguments& arguments) {
     return Error{ErrorCode::kInvalidArgument,
                  "--config FILE says which gateways and pools there are", "config"};
   }
-  TRY(check(config));
+  TRY(check(config, arguments.has("--open")));
   if (arguments.has("--check")) return write_output("the configuration is sound\n");
   return decide_until_stopped(config, arguments);
 }

@@ -215,13 +215,16 @@ Result<std::unique_ptr<ComputedPages>> computed_pages(const cli::Arguments& argu
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
 Result<void> check_alone(const gateway::GatewayConfig& config) {
   TRY(GatewayScaling::check(config));
-  const auto refused = [](std::string_view key, std::string_view why) {
-    return Error{
-        ErrorCode::kBadConfig,
-        fmt::format("[autoscaler] '{}' is for pelton autoscale: a gateway's own autoscaler {}", key,
-                    why),
-        "with-autoscaler"};
+  const auto refused = [&](std::string_view key, std::string_view why) {
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}[autoscaler]: '{}' is for pelton autoscale: a gateway's own "
+                             "autoscaler {}",
+                             config.autoscaler.place_of(key), key, why),
+                 "with-autoscaler"};
   };
+  if (config.autoscaler.port >= 0) {
+    return refused("listen", "answers where 'admin' of [gateway] does");
+  }
   if (config.autoscaler.keda_port >= 0) {
     return refused("keda_listen", "starts replicas of its machine");
   }
@@ -356,7 +359,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
     TRY_ASSIGN(scaling, GatewayScaling::make(config, arguments.text("--record-facts"), gateway,
                                              demand, clock, log));
   }
-  ScalingExchange others(gateway, demand_count);
+  ScalingExchange others(gateway, demand_count, clock);
   TRY_ASSIGN(const std::unique_ptr<GatewayChains> chains,
              GatewayChains::open(arguments, gateway, clock));
   TRY_ASSIGN(const std::unique_ptr<ComputedPages> computed, computed_pages(arguments));

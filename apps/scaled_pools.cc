@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/own_server.h"
 #include "apps/verbs.h"
@@ -15,6 +16,7 @@
 #include "launch/slurm_site.h"
 #include "net/tls_trust.h"
 #include "net/url.h"
+#include "node/model_names.h"
 
 namespace pelton::apps {
 namespace {
@@ -39,10 +41,68 @@ std::vector<std::string> with_role(std::vector<std::string> words, std::string_v
   return words;
 }
 
-std::vector<std::string> serve_arguments(const gateway::LaunchConfig& launch,
+// What a replica's command line says of its models' names.
+struct ServedNames {
+  bool are_known = false;  // else another file says them, or adapters have names of their own
+  bool are_given = false;  // by --served-model-name or --alias
+  bool is_one_model = false;
+  std::vector<std::string> names;
+};
+
+Result<ServedNames> served_names(const std::vector<std::string>& serve) {
+  std::vector<std::string> words = {"serve"};
+  words.insert(words.end(), serve.begin(), serve.end());
+  const cli::CommandLine line(cli::CommandLine::Program{.name = "pelton"}, {serve_verb()});
+  TRY_ASSIGN(const cli::CommandLine::Request request, line.parse(words));
+  ServedNames served;
+  if (request.verb == nullptr) return served;
+  const cli::Arguments& arguments = request.arguments;
+  for (const char* flag : {"--config", "--enable-lora", "--lora-modules", "--lora-folder"}) {
+    if (arguments.knows(flag) && arguments.has(flag)) return served;
+  }
+  node::GivenNames given{.models = arguments.list("MODEL"), .served_names = {}, .aliases = {}};
+  if (given.models.empty()) return served;
+  if (arguments.has("--served-model-name")) {
+    given.served_names = arguments.list("--served-model-name");
+  }
+  given.aliases = arguments.list("--alias");
+  TRY_ASSIGN(const std::vector<node::NamedModel> models, node::name_models(given));
+  served = {.are_known = true,
+            .are_given = !given.served_names.empty() || !given.aliases.empty(),
+            .is_one_model = models.size() == 1};
+  for (const node::NamedModel& one : models) {
+    served.names.push_back(one.id);
+    served.names.insert(served.names.end(), one.aliases.begin(), one.aliases.end());
+  }
+  return served;
+}
+
+// A model of the pool's that none of its replicas would answer to; empty: there is none.
+std::string unserved(const std::vector<std::string>& models, const ServedNames& served) {
+  const auto missing = std::ranges::find_if(models, [&](const std::string& model) {
+    return std::ranges::find(served.names, model) == served.names.end();
+  });
+  return !served.are_known || missing == models.end() ? "" : *missing;
+}
+
+// A folder is seldom called as clients call its model: its replicas are, where nobody has named
+// them.
+std::vector<std::string> naming_words(const gateway::PoolConfig& pool) {
+  const Result<ServedNames> served = served_names(pool.scaling->launch->serve);
+  if (!served.ok() || unserved(pool.models, *served).empty()) return {};
+  if (served->are_given || !served->is_one_model) return {};  // check_launched() refuses it
+  std::vector<std::string> words = {"--served-model-name"};
+  words.insert(words.end(), pool.models.begin(), pool.models.end());
+  return words;
+}
+
+std::vector<std::string> serve_arguments(const gateway::PoolConfig& pool,
                                          const std::string& fleet_key_file) {
+  const gateway::LaunchConfig& launch = *pool.scaling->launch;
   std::vector<std::string> words = {"serve"};
   words.insert(words.end(), launch.serve.begin(), launch.serve.end());
+  const std::vector<std::string> names = naming_words(pool);
+  words.insert(words.end(), names.begin(), names.end());
   for (const char* word : {"--port", "0", "--fleet-port", "0", "--fleet-name", "{name}"}) {
     words.emplace_back(word);
   }
@@ -96,7 +156,7 @@ Result<std::unique_ptr<launch::LocalLauncher>> open_local(const gateway::Gateway
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, kind);
     if (launch == nullptr) continue;
-    const std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
+    const std::vector<std::string> words = serve_arguments(pool, config.fleet_key_file);
     options.pools[pool.name] = is_split(pool) ? with_role(words, "decode") : words;
     if (is_split(pool)) options.pools[prefill_name(pool.name)] = with_role(words, "prefill");
   }
@@ -180,7 +240,7 @@ Result<std::unique_ptr<launch::Launcher>> open_slurm(const gateway::GatewayConfi
   for (const gateway::PoolConfig& pool : config.pools) {
     const gateway::LaunchConfig* launch = launch_of(pool, Kind::kSlurm);
     if (launch == nullptr) continue;
-    std::vector<std::string> words = serve_arguments(*launch, config.fleet_key_file);
+    std::vector<std::string> words = serve_arguments(pool, config.fleet_key_file);
     words.insert(words.begin(), program);
     words.insert(words.end(), {"--fleet-host", "0.0.0.0"});
     launch::SlurmSite::Pool jobs{.words = is_split(pool) ? with_role(words, "decode") : words,
@@ -217,12 +277,28 @@ Result<cluster::KubernetesApi::Options> kubernetes_api_options(
   return options;
 }
 
+// Requests name the pool's models, so its replicas have to answer to them.
+Result<void> check_names(const gateway::PoolConfig& pool) {
+  const gateway::LaunchConfig& launch = *pool.scaling->launch;
+  const Result<ServedNames> served = served_names(launch.serve);
+  if (!served.ok()) return {};  // a file that is missing here may be there
+  const std::string missing = unserved(pool.models, *served);
+  if (missing.empty() || (!served->are_given && served->is_one_model)) return {};
+  return Error{ErrorCode::kBadConfig,
+               fmt::format("{}: [[pool]]: 'launch': 'serve' calls its models '{}', and the pool's "
+                           "'model' is '{}': no request would find a replica; name it with "
+                           "--served-model-name or --alias",
+                           launch.place, fmt::join(served->names, "', '"), missing),
+               "config"};
+}
+
 Result<void> check_launched(const gateway::GatewayConfig& config) {
   std::optional<cli::CommandLine> line;
   for (const gateway::PoolConfig& pool : config.pools) {
     if (!pool.scaling || !pool.scaling->launch || pool.scaling->launch->serve.empty()) continue;
     const gateway::LaunchConfig& launch = *pool.scaling->launch;
-    std::vector<std::string> words = serve_arguments(launch, config.fleet_key_file);
+    TRY(check_names(pool));
+    std::vector<std::string> words = serve_arguments(pool, config.fleet_key_file);
     if (is_split(pool)) words = with_role(std::move(words), "decode");
     if (!line) line.emplace(cli::CommandLine::Program{.name = "pelton"}, std::vector{serve_verb()});
     const auto parsed = line->parse(words);
@@ -313,6 +389,7 @@ std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& 
                        .port = address->port,
                        .is_ready = is_ready(row.state),
                        .is_silent = is_silent(row.state),
+                       .lacks = row.lacks,
                        .slots = row.record.slots,
                        .open = row.open,
                        .running = row.load.running,

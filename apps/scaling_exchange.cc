@@ -112,9 +112,9 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
   if (!order.ok()) return refusal(400, "invalid_exchange", order.error().message);
   {
     std::lock_guard lock(mutex_);
-    if (order->epoch < last_.epoch) {
+    if (!fence_.takes(order->epoch, clock_.now_ns())) {
       return refusal(409, "superseded",
-                     fmt::format("a newer autoscaler ({}) is obeyed here", last_.epoch));
+                     fmt::format("a newer autoscaler ({}) is obeyed here", fence_.newest()));
     }
     keep_unknown(*order);
     apply(*order);

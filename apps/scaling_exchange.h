@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "gateway/gateway.h"
 #include "launch/exchange.h"
+#include "launch/order_fence.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
 
@@ -38,9 +40,9 @@ class DemandCount {
 
 class ScalingExchange {
  public:
-  // Both outlive it.
-  ScalingExchange(gateway::Gateway& gateway, DemandCount& demand)
-      : gateway_(gateway), demand_(demand) {}
+  // All outlive it.
+  ScalingExchange(gateway::Gateway& gateway, DemandCount& demand, const base::Clock& clock)
+      : gateway_(gateway), demand_(demand), clock_(clock) {}
 
   // Whether the request is one of these pages; then it has been, or will be, answered.
   bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
@@ -53,8 +55,10 @@ class ScalingExchange {
 
   gateway::Gateway& gateway_;
   DemandCount& demand_;
+  const base::Clock& clock_;
   std::mutex mutex_;
-  launch::ExchangeOrder last_;  // guarded by mutex_
+  launch::OrderFence fence_;  // guarded by mutex_, as the next
+  launch::ExchangeOrder last_;
 };
 
 }  // namespace pelton::apps

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A load that becomes eight times as much and goes back, on a fleet of processes that come and go: no answer is lost. With --full how many
-are late, and how long replicas run, is compared with what the simulator says for the same requests; with --replace every replica is replaced
-in the middle.
+are late, and how long replicas run, is compared with what the simulator says for the same requests; with --replace, and with --full, every
+replica is replaced in the middle.
 
 usage: autoscale_load_test.py BINARY [--full] [--replace]
 """
@@ -22,7 +22,7 @@ from autoscale_test import Scaled
 from gateway_fixture import ask, chat, letters, text_of
 
 FULL = False
-REPLACES = "--replace" in sys.argv  # not yet without a fault: a worker that is asked to end may answer 503 to the last
+REPLACES = "--replace" in sys.argv or "--full" in sys.argv or bool(os.environ.get("PELTON_FULL"))
 TOKENS = 50
 STEP_S = 0.02
 SLOTS = 4

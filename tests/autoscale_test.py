@@ -3,7 +3,8 @@
 From nothing 40 requests at once start one replica and are all answered; after a quiet second the gateway is at nothing again, and
 whatever is killed on the way costs no answer.
 
-usage: autoscale_test.py BINARY [--full]
+usage: autoscale_test.py BINARY [--full] [--cycles]
+--cycles: the many cycles to zero and back alone, where PELTON_FULL is set (half an hour and more)
 """
 import datetime
 import http.client
@@ -61,7 +62,7 @@ admin = "127.0.0.1:{self.admin}"
 [autoscaler]
 state_dir = "{self.state}"
 gateways = ["http://127.0.0.1:{self.admin}"]
-listen = "127.0.0.1:{self.scaler_port}"
+{f'listen = "127.0.0.1:{self.scaler_port}"' if apart else ""}
 
 [[pool]]
 name = "box"
@@ -333,7 +334,7 @@ class Autoscale(unittest.TestCase):
         """Requests of which many come into the moment in which the last replica goes."""
         fleet = self.scaled()
         draw = random.Random(int(os.environ.get("PELTON_SEED", "20261123")))
-        for number in range(200 if FULL else 4):
+        for number in range(1000 if FULL else 4):
             check_stream(fleet.port, number, 20, number)
             time.sleep(draw.uniform(0.8, 3.2))
         self.assertGreater(len(fleet.starts()), 0)
@@ -514,8 +515,9 @@ class Autoscale(unittest.TestCase):
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)
         self.assertEqual(status, 200, text)
         fleet.scaler.process.wait(30)
-        self.assertEqual(fleet.scaler.process.returncode, 1)
+        self.assertEqual(fleet.scaler.process.returncode, 8, "pelton-autoscale.service does not start it anew")
         fleet.wait(lambda: fleet.log("a newer autoscaler is obeyed"))
+        ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)  # it speaks, so an older one is refused
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, "epoch": 5})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (409, "superseded"), text)
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {"epoch": "now"})
@@ -618,7 +620,32 @@ class Autoscale(unittest.TestCase):
             one.join()
         for status, text in answers:
             self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "model_start_failed"), text)
-        self.assertIn("exit code 4", answers[0][1])
+        self.assertIn("exit code 4, model not found or unreadable", answers[0][1])
+        self.assertNotIn(str(self.folder), answers[0][1], "folders are not clients' business")
+        self.assertIn("no-such-model", fleet.page()["last_failure"], "its operators learn what it said")
+        said = subprocess.run([gateway_fixture.BINARY, "autoscale", "--explain", "box", "--admin", f"http://127.0.0.1:{fleet.admin}"],
+                              capture_output=True, text=True, timeout=30, check=True).stdout
+        self.assertRegex(said, "the last start that failed: .*exit code 4.*no-such-model")
+
+    def test_replicas_are_called_as_their_pool(self):
+        """A folder of another name: requests name the pool's model, and find it."""
+        folder = pathlib.Path(self.folder) / "pelton-box-v2"
+        folder.symlink_to(BOX)
+        fleet = self.scaled(serve=[str(folder), "--max-num-seqs", "8"])
+        status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))
+        self.assertEqual(status, 200, text)
+        self.assertEqual((fleet.page()["ready"], len(fleet.starts())), (1, 1))
+
+    def test_a_replica_of_another_name_has_failed_to_start(self):
+        """Its names stand in a file that only it reads."""
+        names = pathlib.Path(self.folder) / "serve.toml"
+        names.write_text('served-model-name = ["another"]\n')
+        fleet = self.scaled(most=3, serve=[str(BOX), "--config", str(names)])
+        status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "model_start_failed"), text)
+        self.assertRegex(text, "it serves as 'another.*and its pool is asked for 'pelton-box'")
+        fleet.wait(lambda: fleet.page()["ready"] == 0 and not any(alive(pid) for pid in fleet.starts()))
+        self.assertEqual(fleet.page()["failed_starts"], len(fleet.starts()))
 
     def test_a_wrong_file_is_refused_with_its_line(self):
         config = pathlib.Path(self.folder) / "gateway.toml"
@@ -631,6 +658,11 @@ class Autoscale(unittest.TestCase):
                             ":6: [[pool]]: 'launch': 'serve': pelton serve says: unknown flag '--max-num-seq'; did you mean '--max-num-seqs'?"),
                            (pool + '[pool.scale]\n[pool.launch]\nserve = ["m", "--max-num-seqs", "many"]\n', ":6: [[pool]]: 'launch': 'serve'"),
                            (pool + '[pool.scale]\n[pool.launch]\nserve = ["--max-num-seqs", "8"]\n', "MODEL"),
+                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["/x/y", "--served-model-name", "n"]\n',
+                            ":6: [[pool]]: 'launch': 'serve' calls its models 'n', and the pool's 'model' is 'm'"),
+                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["/x/y", "/x/z"]\n', ":6: [[pool]]: 'launch': 'serve' calls its models 'y'"),
+                           ('[autoscaler]\nlisten = "127.0.0.1:1"\n' + pool + '[pool.scale]\n[pool.launch]\nserve = ["m"]\n',
+                            ":2: [autoscaler]: 'listen' is for pelton autoscale"),
                            (pool + '[pool.scale]\n[pool.launch]\nkind = "slurm"\nserve = ["m"]\n', ":7: [[pool]]: 'launch': batch jobs")):
             config.write_text(text)
             done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--with-autoscaler"],
@@ -641,6 +673,18 @@ class Autoscale(unittest.TestCase):
                 done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", str(config), "--allow-empty", "--check"],
                                       capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual((done.returncode, said in done.stderr), (3, True), done.stderr)
+        scaled = pool + '[pool.scale]\n[pool.launch]\nserve = ["m"]\n'
+        at = '[autoscaler]\ngateways = ["http://127.0.0.1:1"]\n'
+        for text, said, *words in (("[autoscaler]\n" + scaled, ":1: [autoscaler] needs 'gateways'"),
+                                   (at + 'lead = "etcd"\n' + scaled, ':3: [autoscaler] lead = "etcd" needs [etcd]'),
+                                   (at + 'listen = "0.0.0.0:1"\n' + scaled, ":3: [autoscaler]: 'listen' 0.0.0.0 lets anyone"),
+                                   (at + 'keda_listen = "0.0.0.0:1"\n' + scaled, ":3: [autoscaler]: 'keda_listen' 0.0.0.0 lets anyone"),
+                                   (at + 'listen = "0.0.0.0:1"\n' + scaled, None, "--open")):
+            config.write_text(text)
+            done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", str(config), "--check", *words], capture_output=True, text=True,
+                                  timeout=30, check=False)
+            self.assertEqual(done.returncode, 3 if said else 0, done.stderr)
+            self.assertIn(said or "", done.stderr)
         fleet = self.scaled()
         right = fleet.config.read_text()
         wrong = right.replace('"]\nstart_seconds', '", "--max-num-seq=8"]\nstart_seconds')
@@ -655,5 +699,12 @@ class Autoscale(unittest.TestCase):
 
 if __name__ == "__main__":
     gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
-    FULL = "--full" in sys.argv
-    unittest.main(argv=[sys.argv[0], *[word for word in sys.argv[2:] if word != "--full"]])
+    CYCLES = "--cycles" in sys.argv
+    if CYCLES and not os.environ.get("PELTON_FULL"):
+        print("PELTON_FULL=1 opens this")
+        sys.exit(77)
+    FULL = CYCLES or "--full" in sys.argv
+    words = [word for word in sys.argv[2:] if word not in ("--full", "--cycles")]
+    if CYCLES:
+        words += ["-k", "test_from_nothing_to_one_and_back", "-k", "test_requests_at_any_moment_of_many_cycles_are_answered"]
+    unittest.main(argv=[sys.argv[0], *words])

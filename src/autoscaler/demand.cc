@@ -57,6 +57,18 @@ void Demand::note(std::span<const GatewayReport> reports, int64_t now_ns) {
   observed_ns_ = std::max(observed_ns_, now_ns);
 }
 
+// It has counted more since then than a gateway can.
+bool Demand::has_leapt(const GatewayReport& report, const Seen& seen, int64_t now_ns) {
+  constexpr double kRequestsMost = 1e6;  // a second
+  constexpr double kAtOnceMost = 1e7;    // that wait, or are in service
+  const double since_s = std::max(static_cast<double>(now_ns - seen.at_ns) * 1e-9, 1.0);
+  const auto requests = static_cast<double>(report.requests - seen.requests);
+  const auto finished = static_cast<double>(report.finished - seen.finished);
+  return std::max(requests, finished) > kRequestsMost * since_s ||
+         std::max(report.in_service_s - seen.in_service_s, report.held_s - seen.held_s) >
+             kAtOnceMost * since_s;
+}
+
 // True if the report is a new one.
 bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_ns) {
   if (report.requests < 0 || report.finished < 0 || !is_count(report.in_service_s) ||
@@ -69,7 +81,7 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
   if (is_new || seen.incarnation != report.incarnation) {
     // Its past is not this window's: what it counted before the first report is unknown.
     const bool began_anew = !is_new;
-    seen = {.incarnation = report.incarnation};
+    seen = {.incarnation = report.incarnation, .at_ns = is_new ? now_ns : seen.at_ns};
     if (!began_anew) {
       seen.requests = report.requests;
       seen.finished = report.finished;
@@ -87,6 +99,15 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
     ++rejected_;
     return false;
   }
+  if (has_leapt(report, seen, now_ns)) {
+    ++rejected_;
+    seen = {.requests = report.requests,
+            .finished = report.finished,
+            .in_service_s = report.in_service_s,
+            .held_s = report.held_s,
+            .served = report.served};
+    last_request_ns_ = std::max(last_request_ns_, now_ns);
+  }
   bucket.requests += report.requests - seen.requests;
   bucket.finished += report.finished - seen.finished;
   bucket.in_service_s += report.in_service_s - seen.in_service_s;
@@ -102,7 +123,8 @@ bool Demand::note_one(const GatewayReport& report, Bucket& bucket, int64_t now_n
           .finished = report.finished,
           .in_service_s = report.in_service_s,
           .held_s = report.held_s,
-          .served = report.served};
+          .served = report.served,
+          .at_ns = now_ns};
   last_report_ns_ = std::max(last_report_ns_, now_ns);
   return true;
 }
@@ -183,7 +205,7 @@ void Demand::save(base::JsonWriter& w) const {
     w.key("held_s");
     write_exact(w, seen.held_s);
     write_served(w, seen.served);
-    w.end_object();
+    w.key("at_ns").integer(seen.at_ns).end_object();
   }
   w.end_array().end_object();
 }
@@ -213,13 +235,16 @@ void Demand::load(StateReader state) {
         .served = read_served(one)};
   });
   state.each("seen", kGatewaysMax, [&](StateReader one) {
-    seen_[one.text("gateway")] = {.incarnation = one.bits("incarnation"),
-                                  .sequence = one.bits("sequence"),
-                                  .requests = one.integer("requests", 0, kCountMax),
-                                  .finished = one.integer("finished", 0, kCountMax),
-                                  .in_service_s = one.number("in_service_s"),
-                                  .held_s = one.number("held_s"),
-                                  .served = read_served(one)};
+    seen_[one.text("gateway")] = {
+        .incarnation = one.bits("incarnation"),
+        .sequence = one.bits("sequence"),
+        .requests = one.integer("requests", 0, kCountMax),
+        .finished = one.integer("finished", 0, kCountMax),
+        .in_service_s = one.number("in_service_s"),
+        .held_s = one.number("held_s"),
+        .served = read_served(one),
+        // States written before 2026-11-30 have none.
+        .at_ns = one.optional("at_ns") != nullptr ? one.time("at_ns") : 0};
   });
 }
 

@@ -26,7 +26,8 @@ class Demand {
 
   // Every gateway's latest report; the order is of no consequence. Reports that were seen before,
   // and counters that fell without a new incarnation, change nothing (`rejected()` counts the
-  // latter).
+  // latter). Of counters that rose by more than any gateway can count what they gained is counted
+  // as nothing, and as rejected.
   void note(std::span<const GatewayReport> reports, int64_t now_ns);
 
   struct Window {
@@ -77,8 +78,10 @@ class Demand {
     double in_service_s = 0;
     double held_s = 0;
     ServedSums served;
+    int64_t at_ns = 0;  // when that was
   };
 
+  static bool has_leapt(const GatewayReport& report, const Seen& seen, int64_t now_ns);
   Bucket& bucket(int64_t now_ns);
   void note_lately(int64_t finished, double in_service_s);
   bool note_one(const GatewayReport& report, Bucket& bucket, int64_t now_ns);

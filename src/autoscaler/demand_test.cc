@@ -88,6 +88,30 @@ TEST(DemandTest, CountersThatFallOrAreNoNumbersAreRejected) {
   EXPECT_EQ(demand.over(60, 13 * kSecond).rate, 0);
 }
 
+// A thousand million requests in a second have come to no gateway.
+TEST(DemandTest, CountersThatLeapAreRejectedAndCountedFromAnew) {
+  Demand demand(60);
+  GatewayReport report = report_at(1, 3, 4);
+  demand.note({&report, 1}, kSecond);
+  report = report_at(2, 3, 4);
+  report.requests += 1'000'000'000;
+  demand.note({&report, 1}, 2 * kSecond);
+  EXPECT_EQ(demand.rejected(), 1);
+  EXPECT_LT(demand.over(15, 2 * kSecond).rate, 1);
+  EXPECT_EQ(demand.last_report_ns(), 2 * kSecond) << "it has been heard";
+  report.requests += 3;
+  ++report.sequence;
+  demand.note({&report, 1}, 3 * kSecond);
+  EXPECT_EQ(demand.rejected(), 1);
+  EXPECT_NEAR(demand.over(15, 3 * kSecond).rate, 3 / 15.0, 1e-9);
+  // As many in service.
+  ++report.sequence;
+  report.in_service_s += 1e9;
+  demand.note({&report, 1}, 4 * kSecond);
+  EXPECT_EQ(demand.rejected(), 2);
+  EXPECT_LT(demand.over(15, 4 * kSecond).in_service, 100);
+}
+
 TEST(DemandTest, WhatIsOlderThanTheWindowIsForgotten) {
   Demand demand(6);
   for (int64_t second = 1; second <= 10; ++second) {

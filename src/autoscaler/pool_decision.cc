@@ -36,6 +36,8 @@ std::string_view reason_name(Reason reason) {
       return "idle";
     case Reason::kHold:
       return "no recent facts";
+    case Reason::kSilentGateway:
+      return "a gateway does not answer";
   }
   return "";
 }

@@ -13,21 +13,22 @@ namespace pelton::autoscaler {
 
 // Which of the rules set the number.
 enum class Reason {
-  kDemand,        // flow and backlog (or Knative's average)
-  kPanic,         // the panic window's
-  kObjective,     // what keeps first tokens and gaps within the objective
-  kForecast,      // a climbing load, so far ahead as a start takes
-  kGuard,         // the KV cache or the queues are nearly full
-  kDelay,         // less would do, but not yet for scale_down_delay_s
-  kSurvivors,     // less would overload those that stay
-  kOneDirection,  // the other direction was taken within the window
-  kMinimum,       // replicas_min
-  kMaximum,       // replicas_max
-  kSchedule,      // a schedule's minimum or maximum
-  kGpus,          // no more GPUs
-  kPrice,         // no more money
-  kIdle,          // nothing for idle_to_zero_s
-  kHold,          // no facts, or old ones: nothing goes down
+  kDemand,         // flow and backlog (or Knative's average)
+  kPanic,          // the panic window's
+  kObjective,      // what keeps first tokens and gaps within the objective
+  kForecast,       // a climbing load, so far ahead as a start takes
+  kGuard,          // the KV cache or the queues are nearly full
+  kDelay,          // less would do, but not yet for scale_down_delay_s
+  kSurvivors,      // less would overload those that stay
+  kOneDirection,   // the other direction was taken within the window
+  kMinimum,        // replicas_min
+  kMaximum,        // replicas_max
+  kSchedule,       // a schedule's minimum or maximum
+  kGpus,           // no more GPUs
+  kPrice,          // no more money
+  kIdle,           // nothing for idle_to_zero_s
+  kHold,           // no facts, or old ones: nothing goes down
+  kSilentGateway,  // idle, and a gateway that says nothing may send requests all the same
 };
 std::string_view reason_name(Reason reason);
 
@@ -44,7 +45,7 @@ struct PoolDecision {
   // Not 0: the last replica is to go, and gateways hold new requests; it drains once all of them
   // have said so (GatewayReport::holds_for) and nothing has come meanwhile.
   uint64_t retirement = 0;
-  bool alarm = false;  // facts are missing, old or impossible
+  bool alarm = false;  // facts are missing, old (of any gateway) or impossible; a start is late
 
   // Under PoolPolicy::Rule::kSlo, once enough is known: at the objective's percentile, corrected.
   struct Slo {

@@ -41,6 +41,11 @@ Reason ceiling_reason(PoolPolicy::Bounds::Source source) {
   return Reason::kMaximum;
 }
 
+// Of a gateway: too long ago to be believed of what waits now.
+bool is_silent(const GatewayReport& report, int64_t now_ns) {
+  return now_ns - report.at_ns > kFactsAgeMax_ns;
+}
+
 // Slots in use, R of them on average, leave 1.3 x sqrt(R) free: small pools keep a large share.
 double staffed(double in_service) {
   return in_service + kStaffing * std::sqrt(in_service);
@@ -93,6 +98,7 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   std::sort(facts.prefill.begin(), facts.prefill.end(), by_id);
   const int64_t rejected = demand_.rejected();
   demand_.note(facts.gateways, now_ns);
+  const bool all_speak = forget_silent(facts, now_ns);
   learn(facts);
   bounds_ = policy_.bounds(facts.unix_s);
   const Supply supply = this->supply(facts, now_ns);
@@ -109,7 +115,7 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
 
   Need need = this->need(facts, supply, now_ns, terms);
   const bool old = facts_are_old(facts, now_ns);
-  decision.alarm = old || demand_.rejected() > rejected || supply.given_up > 0;
+  decision.alarm = old || !all_speak || demand_.rejected() > rejected || supply.given_up > 0;
   if (old && need.replicas < supply.present()) need = {supply.present(), Reason::kHold};
   const bool may_shrink = !facts.wanted || *facts.wanted > 0;
   if (is_learning(supply, old, now_ns) && may_shrink && need.replicas < supply.present()) {
@@ -124,6 +130,19 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   order(facts, supply, now_ns, decision);
   note_direction(decision, supply, now_ns);
   return decision;
+}
+
+// What a gateway said to wait and to be in service is so no longer, once it has been silent for so
+// long: whom it held has gone, or is another gateway's. True: none has been.
+bool PoolScaler::forget_silent(PoolFacts& facts, int64_t now_ns) {
+  bool all_speak = true;
+  for (GatewayReport& one : facts.gateways) {
+    if (!is_silent(one, now_ns)) continue;
+    one.held = 0;
+    one.in_service = 0;
+    all_speak = false;
+  }
+  return all_speak;
 }
 
 void PoolScaler::learn(const PoolFacts& facts) {
@@ -254,8 +273,11 @@ double PoolScaler::backlog_s(const Supply& supply) const {
 int64_t PoolScaler::scale_down_delay_ns(const Supply& supply) const {
   constexpr double kStarts = 10;
   constexpr double kDelay_s = 300;
-  const double otherwise_s =
-      std::clamp(kStarts * supply.start_p50_s, std::min(policy_.window_s, kDelay_s), kDelay_s);
+  const bool by_knative = policy_.rule == PoolPolicy::Rule::kKnative;
+  const double otherwise_s = by_knative
+                                 ? 0
+                                 : std::clamp(kStarts * supply.start_p50_s,
+                                              std::min(policy_.window_s, kDelay_s), kDelay_s);
   return nanoseconds(policy_.scale_down_delay_s.value_or(otherwise_s));
 }
 
@@ -437,6 +459,8 @@ PoolScaler::Need PoolScaler::delayed(Need need, const Supply& supply, int64_t no
   const int lasting = by_concurrency ? std::max(terms.by_flow, terms.by_forecast) : need.replicas;
   terms.over_delay = greatest_need_.note(std::min(lasting, bounds_.most), now_ns, delay_ns);
   const int present = supply.present();
+  // What is beyond a ceiling is given back at once; fewer than it allows go as they otherwise do.
+  if (present > bounds_.most) return {bounds_.most, ceiling_reason(bounds_.most_by)};
   if (!by_concurrency) {  // all at once, once the delay is over
     // What was needed under a greater maximum than a schedule gives now.
     const int kept = std::min(terms.over_delay, bounds_.most);
@@ -500,6 +524,15 @@ void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t no
   if (supply.present() == 0) {
     decision.desired = 0;
     decision.reason = Reason::kIdle;
+    return;
+  }
+  // One that says nothing may send requests all the same, so the last replica stays; and that the
+  // others hold theirs would be for nothing.
+  const auto silent = [&](const GatewayReport& one) { return is_silent(one, now_ns); };
+  if (std::ranges::any_of(facts.gateways, silent)) {
+    retirement_ = 0;
+    decision.desired = 1;
+    decision.reason = Reason::kSilentGateway;
     return;
   }
   if (retirement_ == 0) {
@@ -575,7 +608,15 @@ void PoolScaler::drain_surplus(const PoolFacts& facts, const Supply& supply, int
   int surplus = supply.present() - decision.desired;
   if (surplus <= 0) return;
   std::vector<const ReplicaFacts*> victims;
-  const int64_t age_min_ns = std::max(kVictimAgeMin_ns, nanoseconds(2 * supply.start_p90_s));
+  // How young the youngest may be. Beyond a ceiling, and by Knative's arithmetic, as young as it
+  // is.
+  int64_t age_min_ns = std::max(kVictimAgeMin_ns, nanoseconds(2 * supply.start_p90_s));
+  if (policy_.rule == PoolPolicy::Rule::kKnative) age_min_ns = 0;
+  if (supply.present() > bounds_.most && decision.desired > 0) {
+    age_min_ns = 0;
+    // Those that start serve nobody yet: for their sake none of those goes that the ceiling allows.
+    surplus = std::min(surplus, std::max(supply.ready - bounds_.most, 0));
+  }
   for (const ReplicaFacts& one : facts.replicas) {
     if (one.phase != ReplicaPhase::kReady) continue;
     const bool old_enough = now_ns - one.ready_ns >= age_min_ns;

@@ -64,6 +64,7 @@ class PoolScaler {
 
   static bool is_given_up(const ReplicaFacts& one, double start_p90_s, int64_t now_ns);
   Supply supply(const PoolFacts& facts, int64_t now_ns) const;
+  static bool forget_silent(PoolFacts& facts, int64_t now_ns);
   void learn(const PoolFacts& facts);
   Need need(const PoolFacts& facts, const Supply& supply, int64_t now_ns,
             PoolDecision::Terms& terms);

@@ -296,6 +296,106 @@ TEST(PoolScalerTest, OldFactsNeverLeadDown) {
   EXPECT_EQ(pool.scaler().decide(facts, 10'000 * kSecond).reason, Reason::kHold);
 }
 
+// What one gateway of two held when it was killed is not demand for ever, and the last replica
+// stays for it: it may send requests all the same.
+TEST(PoolScalerTest, WhatASilentGatewayHeldIsNoDemandAndTheLastReplicaStays) {
+  PoolPolicy asked{.replicas_max = 4, .idle_to_zero_s = 30};
+  TestPool pool({.policy = asked, .start_s = 5});
+  pool.seconds(100, 4);
+  ASSERT_GE(pool.ready(), 1);
+  const GatewayReport silent{.gateway = "dead",
+                             .incarnation = 1,
+                             .sequence = 9,
+                             .requests = 60,
+                             .in_service = 10,
+                             .held = 60,
+                             .at_ns = pool.now_s() * kSecond};
+  PoolScaler& scaler = pool.scaler();
+  PoolDecision decision;
+  GatewayReport speaks = pool.report();
+  PoolFacts facts = pool.facts();
+  facts.replicas.resize(1);
+  facts.replicas[0].running = 0;
+  speaks.in_service = 0;
+  speaks.held = 0;
+  const auto second = [&](int64_t now_s) {
+    ++speaks.sequence;
+    speaks.at_ns = now_s * kSecond;
+    facts.gateways = {speaks, silent};
+    decision = scaler.decide(facts, now_s * kSecond);
+  };
+  second(pool.now_s() + 5);
+  EXPECT_EQ(decision.terms.held, 60) << "it may have said so a moment ago";
+  EXPECT_FALSE(decision.alarm);
+  for (int64_t now_s = pool.now_s() + 11; now_s < pool.now_s() + 600; ++now_s) {
+    second(now_s);
+    ASSERT_EQ(decision.terms.held, 0);
+    ASSERT_EQ(decision.terms.waiting, 0);
+    ASSERT_TRUE(decision.alarm);
+    ASSERT_EQ(decision.retirement, 0u) << "the others are not to hold for nothing";
+  }
+  EXPECT_EQ(decision.desired, 1);
+  EXPECT_THAT(decision.text(), HasSubstr("a gateway does not answer"));
+}
+
+// Twelve replicas are busy when four become the most there may be, young ones among them.
+TEST(PoolScalerTest, WhatIsBeyondACeilingThatFallsGoesAtOnce) {
+  PoolPolicy asked = policy(12);
+  asked.schedules = {{.from_minute = 60, .replicas_max = 4}};
+  TestPool pool({.policy = asked, .start_s = 5});
+  pool.seconds(300, 24);
+  PoolFacts facts = pool.facts();
+  ASSERT_EQ(facts.replicas.size(), 12u);
+  facts.replicas[0].ready_ns = pool.now_s() * kSecond;
+  facts.unix_s = 3600;
+  const int64_t now_ns = (pool.now_s() + 1) * kSecond;
+  const PoolDecision decision = pool.scaler().decide(facts, now_ns);
+  EXPECT_EQ(decision.desired, 4);
+  EXPECT_EQ(decision.drain.size(), 8u);
+  EXPECT_EQ(decision.reason, Reason::kSchedule);
+  // The number does not leap about while they drain.
+  for (ReplicaFacts& one : facts.replicas) {
+    const bool drains = std::ranges::find(decision.drain, one.id) != decision.drain.end();
+    if (drains) one.phase = ReplicaPhase::kDraining;
+  }
+  for (int second = 2; second < 20; ++second) {
+    const PoolDecision later = pool.scaler().decide(facts, (pool.now_s() + second) * kSecond);
+    ASSERT_EQ(later.desired, 4);
+    ASSERT_THAT(later.drain, IsEmpty());
+    ASSERT_EQ(later.start, 0);
+  }
+}
+
+// Those that start serve nobody: the one that does is not drained for them.
+TEST(PoolScalerTest, ACeilingThatFallsLeavesWhoServes) {
+  PoolScaler scaler(policy(1));
+  PoolFacts facts;
+  facts.gateways = {{.gateway = "g", .incarnation = 1, .sequence = 1, .at_ns = 100 * kSecond}};
+  facts.replicas = {{.id = "a", .phase = ReplicaPhase::kReady, .ready_ns = kSecond, .running = 1},
+                    {.id = "b", .phase = ReplicaPhase::kStarting, .ordered_ns = 99 * kSecond},
+                    {.id = "c", .phase = ReplicaPhase::kStarting, .ordered_ns = 99 * kSecond}};
+  EXPECT_THAT(scaler.decide(facts, 100 * kSecond).drain, IsEmpty());
+  facts.replicas[1].phase = ReplicaPhase::kReady;
+  facts.replicas[1].ready_ns = 101 * kSecond;
+  EXPECT_THAT(scaler.decide(facts, 101 * kSecond).drain, ElementsAre("b"));
+}
+
+// Knative's own delay is none, and it asks for no age.
+TEST(PoolScalerTest, ByKnativesArithmeticThoseTooManyGoWithTheWindow) {
+  PoolPolicy asked = policy(8);
+  asked.rule = PoolPolicy::Rule::kKnative;
+  asked.concurrency_target = 10;
+  asked.target_utilization = 1;
+  asked.window_s = 6;
+  TestPool pool({.policy = asked, .start_s = 1});
+  pool.seconds(40, 7.5);  // 60 in service
+  ASSERT_EQ(pool.ready(), 6);
+  pool.seconds(8, 2.5);  // the last of those before have ended
+  pool.seconds(7, 2.5);  // and the window is of 20
+  EXPECT_EQ(pool.decision().desired, 2);
+  EXPECT_EQ(pool.ready(), 2);
+}
+
 TEST(PoolScalerTest, ASquareWaveTurnsOnceAWindowAtMost) {
   PoolPolicy asked = policy(32);
   asked.scale_down_delay_s = 30;

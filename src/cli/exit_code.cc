@@ -18,8 +18,9 @@ ExitCode exit_code(const Error& error) {
       return kExitAddressInUse;
     case ErrorCode::kCancelled:
       return kExitInterrupted;
-    case ErrorCode::kOverloaded:
     case ErrorCode::kUnavailable:
+      return error.field == kSuperseded ? kExitSuperseded : kExitFailure;
+    case ErrorCode::kOverloaded:
     case ErrorCode::kDeadline:
     case ErrorCode::kIo:
     case ErrorCode::kInternal:

@@ -17,8 +17,12 @@ enum ExitCode : int {
   kExitDoesNotFit = 5,     // not enough memory; plan: no layout meets the objectives
   kExitAddressInUse = 6,   // somebody else listens there
   kExitStuck = 7,          // serve --watchdog-action exit: a step did not end, damaged weights
+  kExitSuperseded = 8,     // autoscale: another one is obeyed; a restart would end likewise
   kExitInterrupted = 130,  // Ctrl-C
 };
+
+// The field of an error (kUnavailable) that is that one.
+inline constexpr std::string_view kSuperseded = "superseded";
 
 ExitCode exit_code(const Error& error);
 
@@ -27,7 +31,7 @@ struct ExitMeaning {
   ExitCode code;
   std::string_view meaning;
 };
-inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
+inline constexpr std::array<ExitMeaning, 10> kExitMeanings = {{
     {kExitOk, "fine"},
     {kExitFailure, "failed while running"},
     {kExitUsage, "wrong usage"},
@@ -36,6 +40,7 @@ inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
     {kExitDoesNotFit, "does not fit in memory, or no layout meets plan's objectives"},
     {kExitAddressInUse, "address in use"},
     {kExitStuck, "serve gave up: a step did not end, or weights are damaged"},
+    {kExitSuperseded, "another autoscaler is obeyed"},
     {kExitInterrupted, "Ctrl-C"},
 }};
 

@@ -486,10 +486,22 @@ Result<void> read_roles(const Table& table, PoolConfig& pool) {
                      "is missing: 'prefill_min' and 'prefill_max' of [pool.scale] are of a pool "
                      "whose requests are split");
   }
+  if (const std::string_view key = scaling.unheeded_by_roles(); !key.empty()) {
+    return table.bad("scale",
+                     fmt::format("'{}' says nothing of a pool with 'split', whose replicas "
+                                 "of two roles are scaled by the objective alone",
+                                 key));
+  }
   scaling.scale_by_roles();
   const Result<void> sound = scaling.policy.check();
   if (sound.ok()) return {};
   return table.bad("scale", "does not fit: " + sound.error().message);
+}
+
+// Whether the one's name is what the other one's replicas for prompts are launched as.
+bool is_prefill_of(const PoolConfig& one, const PoolConfig& other) {
+  return other.scaling && other.split.mode != SplitConfig::Mode::kOff &&
+         one.name == other.name + ":prefill";
 }
 
 Result<void> read_pool(const Table& table, GatewayConfig& config) {
@@ -536,6 +548,12 @@ Result<void> read_pool(const Table& table, GatewayConfig& config) {
   TRY(read_fingerprints(table, pool));
   for (const PoolConfig& other : config.pools) {
     if (other.name == pool.name) return table.bad("name", "is another pool's too");
+    if (is_prefill_of(other, pool) || is_prefill_of(pool, other)) {
+      return table.bad("name",
+                       fmt::format("is confused with '{}': the replicas that compute prompts for a "
+                                   "pool with 'split' are called NAME:prefill",
+                                   other.name));
+    }
     for (const std::string& model : pool.models) {
       if (std::ranges::find(other.models, model) == other.models.end()) continue;
       if (is_routed(config, model)) continue;

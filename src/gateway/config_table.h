@@ -174,6 +174,15 @@ class ConfigTable {
     return {};
   }
 
+  // A whole number, kept only if it stands there.
+  Result<void> read(std::string_view key, const Bounds& bounds, std::optional<int>& into) const {
+    if (node_.find(key) == nullptr) return {};
+    int number = 0;
+    TRY(read(key, bounds, number));
+    into = number;
+    return {};
+  }
+
   // The line of that key, or the table's own.
   Error bad(std::string_view key, std::string_view what) const {
     return cli::bad_toml(file_, line_of(key), fmt::format("{}: '{}' {}", name_, key, what));

@@ -55,7 +55,7 @@ void put_simulated(std::string& out, const SimulatedConfig& simulated) {
   }
   put(out, "stock_outs", "[" + outs + "]");
   put_number(out, "reclaim_after", simulated.reclaim_after_s);
-  put_number(out, "reclaim_notice", simulated.reclaim_notice_s);
+  if (simulated.reclaim_after_s > 0) put_number(out, "reclaim_notice", simulated.reclaim_notice_s);
 }
 
 void put_scaling(std::string& out, const ScalingConfig& scaling) {
@@ -74,11 +74,14 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   }
   put_text(out, "mode", scaling.is_advised_only ? "advise" : "act");
   put_number(out, "window", policy.window_s);
-  put_percent(out, "panic_window", policy.panic_window_share);
+  const bool is_knative = policy.rule == PoolPolicy::Rule::kKnative;
+  if (is_knative) put_percent(out, "panic_window", policy.panic_window_share);
   put_number(out, "concurrency_target", policy.concurrency_target);
   put_percent(out, "target_utilization", policy.target_utilization);
   put_number(out, "scale_down_delay", policy.scale_down_delay_s);
-  put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
+  if (!is_knative && !policy.prefill) {
+    put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
+  }
   put_number(out, "backlog", policy.backlog_s);
   put_number(out, "idle_to_zero", policy.idle_to_zero_s);
   put(out, "standby", fmt::format("{}", policy.standby));
@@ -184,7 +187,9 @@ void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
     put_text(out, "lead", "kubernetes");
     put_text(out, "lease", autoscaler.lease_namespace + "/" + autoscaler.lease_name);
   }
-  put(out, "lease_seconds", fmt::format("{}", autoscaler.lease_s));
+  if (autoscaler.lead != AutoscalerConfig::Lead::kNone) {
+    put(out, "lease_seconds", fmt::format("{}", autoscaler.lease_s));
+  }
   if (autoscaler.port >= 0) {
     put_text(out, "listen", net::format_host_port(autoscaler.host, autoscaler.port));
   }

@@ -442,6 +442,18 @@ std::string Fleet::missing_model(const Worker& worker) const {
   return "";
 }
 
+// It serves none of what its pool is asked for.
+std::string Fleet::missing_all_models(const Worker& worker) const {
+  if (worker.is_foreign || worker.kind == WorkerKind::kRegion) return "";
+  if (worker.record.incarnation.empty()) return "";
+  const auto pool = std::ranges::find(pools_, worker.config.pool, &PoolConfig::name);
+  if (pool == pools_.end() || pool->models.empty()) return "";
+  const auto has = [&](const std::string& model) { return has_model(worker, model); };
+  if (std::ranges::any_of(pool->models, has)) return "";
+  return fmt::format("it serves as '{}', and its pool is asked for '{}'",
+                     fmt::join(worker.record.models, "', '"), fmt::join(pool->models, "', '"));
+}
+
 bool Fleet::has_model(const Worker& worker, std::string_view model) {
   return model.empty() ||
          std::ranges::find(worker.record.models, model) != worker.record.models.end() ||
@@ -637,6 +649,7 @@ std::vector<Fleet::Row> Fleet::rows() const {
                     .requests = worker->requests,
                     .failures = worker->failures,
                     .reason = reason_of(*worker, now_ns),
+                    .lacks = missing_all_models(*worker),
                     .names_agree = knows_names(*worker),
                     .fingerprint = worker->fingerprint,
                     .bias = worker->first_bias.at(typical_bias(worker->config.pool).first, now_ns),

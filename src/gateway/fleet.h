@@ -247,6 +247,7 @@ class Fleet {
     int64_t requests = 0;
     int64_t failures = 0;
     std::string reason;  // why it gets no requests, or none of its pool's; empty: it does
+    std::string lacks;   // its pool's models, none of which it has; empty: it has one
     bool names_agree = false;
     std::string fingerprint;
     double bias = 1;
@@ -491,6 +492,7 @@ class Fleet {
   std::optional<size_t> kept_near(const CostRequest& request, const std::vector<CostCandidate>& all,
                                   std::optional<size_t> chosen, uint64_t draw) const;
   std::string missing_model(const Worker& worker) const;
+  std::string missing_all_models(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
   std::map<std::string_view, const Worker*> first_of_starts(int64_t now_ns) const;
   static std::string fingerprint_of(const PoolConfig& pool, const Worker& worker);

@@ -8,7 +8,9 @@
 namespace pelton::gateway {
 namespace {
 
-constexpr int64_t kRetirementNs = 10'000'000'000;
+// Each turn of an autoscaler says anew what is in force, five times a second: whoever does not any
+// more has been killed, and what was held in its name goes to the replica that is still there.
+constexpr int64_t kRetirementNs = 2'000'000'000;
 constexpr double kSlotsAssumed = 16;  // of a replica
 
 }  // namespace

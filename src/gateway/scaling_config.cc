@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -66,12 +65,26 @@ Result<void> read_limits(const ConfigTable& table, PoolPolicy& policy) {
   constexpr double kGpusMax = 1e5;
   constexpr double kPriceMax = 1e9;
   TRY(table.read("gpus", {0, kGpusMax}, policy.gpus_each));
-  std::optional<double> gpus;
-  TRY(table.read("max_gpus", {1, kGpusMax}, gpus));
-  if (gpus) policy.gpus_max = static_cast<int>(*gpus);
+  TRY(table.read("max_gpus", {1, kGpusMax}, policy.gpus_max));
   TRY(table.read("price", {0, kPriceMax}, policy.price_each));
   TRY(table.read("max_price", {1e-6, kPriceMax}, policy.price_max));
   return read_schedules(table, policy.schedules);
+}
+
+// What stands there and would do nothing.
+Result<void> check_heeded(const ConfigTable& table, PoolPolicy::Rule rule) {
+  const bool is_knative = rule == PoolPolicy::Rule::kKnative;
+  if (!is_knative && table.has("panic_window")) {
+    return table.bad(
+        "panic_window",
+        "says nothing without policy = \"kpa\": the others look at the last quarter of "
+        "'window', 15 s at most");
+  }
+  for (const char* key : {"backlog", "max_scale_down_rate"}) {
+    if (!is_knative || !table.has(key)) continue;
+    return table.bad(key, "says nothing with policy = \"kpa\", which has no such term");
+  }
+  return {};
 }
 
 // The policy's names of settings, as the file has them.
@@ -202,12 +215,16 @@ Result<void> read_simulated(const ConfigTable& table, LaunchConfig& launch) {
     TRY(one.expect_only({"at", "for"}));
     SimulatedConfig::StockOut out;
     TRY(one.read("at", {0, 1e9}, out.at_s));
+    if (!one.has("for")) return one.bad("for", "is missing: for how many seconds");
     TRY(one.read("for", {0.001, 1e9}, out.for_s));
     simulated.stock_outs.push_back(out);
     return {};
   }));
   TRY(table.read("reclaim_after", {0, 1e9}, simulated.reclaim_after_s));
   TRY(table.read("reclaim_notice", {0, kDay_s}, simulated.reclaim_notice_s));
+  if (table.has("reclaim_notice") && simulated.reclaim_after_s == 0) {
+    return table.bad("reclaim_notice", "says nothing without 'reclaim_after'");
+  }
   if (simulated.reclaim_after_s > 0 && simulated.reclaim_notice_s >= simulated.reclaim_after_s) {
     return table.bad("reclaim_notice",
                      fmt::format("({:g}) is not less than 'reclaim_after' ({:g})",
@@ -265,6 +282,9 @@ Result<void> read_lead(const ConfigTable& table, AutoscalerConfig& autoscaler) {
     return table.bad("lead",
                      "must be etcd or kubernetes: of several autoscalers one decides, by a lease "
                      "there");
+  }
+  if (lead.empty() && table.has("lease_seconds")) {
+    return table.bad("lease_seconds", "says nothing without 'lead'");
   }
   if (lead != "kubernetes") {
     if (!lease.empty()) return table.bad("lease", "says nothing without lead = \"kubernetes\"");
@@ -336,18 +356,23 @@ void ScalingConfig::scale_by_roles() {
                     .replicas_max = prefill_max.value_or(policy.replicas_max)};
 }
 
+std::string_view ScalingConfig::unheeded_by_roles() const {
+  if (policy.concurrency_target) return "concurrency_target";
+  if (policy.scale_down_rate_max != PoolPolicy().scale_down_rate_max) return "max_scale_down_rate";
+  return "";
+}
+
+std::string_view AutoscalerConfig::place_of(std::string_view key) const {
+  auto found = places.find(key);
+  if (found == places.end()) found = places.find("");
+  return found == places.end() ? std::string_view() : found->second;
+}
+
 namespace {
 
 Result<void> read_prefill(const ConfigTable& table, ScalingConfig& scaling) {
-  const auto read = [&](const char* key, double least, std::optional<int>& count) -> Result<void> {
-    std::optional<double> number;
-    TRY(table.read(key, {least, 10'000}, number));
-    if (number && *number != std::floor(*number)) return table.bad(key, "must be a whole number");
-    if (number) count = static_cast<int>(*number);
-    return {};
-  };
-  TRY(read("prefill_min", 0, scaling.prefill_min));
-  TRY(read("prefill_max", 1, scaling.prefill_max));
+  TRY(table.read("prefill_min", {0, 10'000}, scaling.prefill_min));
+  TRY(table.read("prefill_max", {1, 10'000}, scaling.prefill_max));
   const int most = scaling.prefill_max.value_or(scaling.policy.replicas_max);
   const int least = scaling.prefill_min.value_or(1);
   if (least > most) {
@@ -395,6 +420,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
   TRY(table.read("max", {1, 10'000}, policy.replicas_max));
   TRY(read_prefill(table, scaling));
   TRY(read_rule(table, policy));
+  TRY(check_heeded(table, policy.rule));
   std::string mode = scaling.is_advised_only ? "advise" : "act";
   TRY(table.read("mode", mode));
   if (mode != "act" && mode != "advise") {
@@ -444,6 +470,9 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
   TRY(table.expect_only(
       {"state_dir", "gateways", "listen", "keda_listen", "lead", "lease", "lease_seconds"}));
+  for (const char* key : {"", "gateways", "listen", "keda_listen", "lead"}) {
+    if (*key == '\0' || table.has(key)) autoscaler.places[key] = table.place_of(key) + ": ";
+  }
   TRY(read_lead(table, autoscaler));
   TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
   TRY(table.read("state_dir", autoscaler.state_dir));

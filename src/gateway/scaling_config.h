@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,6 +73,9 @@ struct ScalingConfig {
   std::optional<int> prefill_max;
   // Its requests are split: the policy is of two roles.
   void scale_by_roles();
+  // A key of [pool.scale] that stands there and that replicas of two roles do not heed; empty:
+  // none.
+  std::string_view unheeded_by_roles() const;
   bool is_advised_only = false;
   HoldConfig hold;
   std::optional<LaunchConfig> launch;
@@ -91,6 +96,9 @@ struct AutoscalerConfig {
   std::string lease_namespace;  // of kKubernetes: its Lease
   std::string lease_name;
   int lease_s = 6;  // after which another one leads
+  // "FILE:LINE: " of its keys that stand there, and of the table ("").
+  std::map<std::string, std::string, std::less<>> places = {};
+  std::string_view place_of(std::string_view key) const;
 };
 
 std::string_view rule_name(autoscaler::PoolPolicy::Rule rule);

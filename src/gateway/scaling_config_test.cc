@@ -153,7 +153,10 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
       {"[autoscaler]\nlead = \"kubernetes\"\nlease = \"a.b/c\"\n" + kPool,
        "f:3: [autoscaler]: 'lease' must be NAMESPACE/NAME"},
       {"[autoscaler]\nlease = \"a/b\"\n" + kPool, "f:2: [autoscaler]: 'lease' says nothing"},
-      {"[autoscaler]\nlease_seconds = 1\n" + kPool, "f:2: [autoscaler]: 'lease_seconds' must be"},
+      {"[autoscaler]\nlead = \"etcd\"\nlease_seconds = 1\n" + kPool,
+       "f:3: [autoscaler]: 'lease_seconds' must be"},
+      {"[autoscaler]\nlease_seconds = 9\n" + kPool,
+       "f:2: [autoscaler]: 'lease_seconds' says nothing without 'lead'"},
       {launch + "kind = \"slurn\"\n",
        "f:6: [[pool]]: 'launch': 'kind' must be local (processes of this machine), kubernetes, "
        "slurm or simulated; did you mean 'slurm'?"},
@@ -165,6 +168,10 @@ TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
        "f:8: [[pool]]: 'launch': 'quota' must be"},
       {launch + "kind = \"simulated\"\nserve = [\"m\"]\nstock_outs = [{at = 1, to = 2}]\n",
        "f:8: [[pool]]: 'launch': 'stock_outs' has no key 'to'"},
+      {launch + "kind = \"simulated\"\nserve = [\"m\"]\nstock_outs = [{at = 1}]\n",
+       "f:8: [[pool]]: 'launch': 'stock_outs': 'for' is missing"},
+      {launch + "kind = \"simulated\"\nserve = [\"m\"]\nreclaim_notice = 5\n",
+       "f:8: [[pool]]: 'launch': 'reclaim_notice' says nothing without 'reclaim_after'"},
       {launch + "kind = \"simulated\"\n", "f:5: [[pool]]: 'launch': 'serve' is missing"},
       {launch + "serve = [\"m\"]\nquota = 3\n", "f:7: [[pool]]: 'launch' has no key 'quota'"},
       {launch + "kind = \"kubernetes\"\nworkloat = \"a/deployment/b\"\n",
@@ -211,6 +218,10 @@ TEST(ScalingConfig, SchedulesThatAreNoneAreRefusedByLine) {
        "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule needs a min or a max"},
       {scale + "schedules = [{from = \"07:00\", to = \"07:00\", max = 1}]\n",
        "f:5: [[pool]]: 'scale': 'schedules' does not fit: a schedule ends when it begins"},
+      {scale + "schedules = [{from = \"07:00\", to = \"08:00\", min = 1.5}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'min' must be a whole number"},
+      {scale + "schedules = [{from = \"07:00\", to = \"08:00\", max = 2.9}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'max' must be a whole number"},
       {scale + "schedules = [{days = \"day\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
        "f:5: [[pool]]: 'scale': 'schedules': 'days' must be days"},
       {scale + "schedules = [{zone = \"CET\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
@@ -222,6 +233,36 @@ TEST(ScalingConfig, SchedulesThatAreNoneAreRefusedByLine) {
        "f:5: [[pool]]: 'scale': 'schedules' does not fit: schedule 2 overlaps"},
   };
   for (const Bad& bad : bads) refuse(bad);
+}
+
+// Who sets one means it to do something.
+TEST(ScalingConfig, KeysThatWouldDoNothingAreRefusedByLine) {
+  const std::string scale = kPool + "[pool.scale]\n";
+  const std::string roles =
+      "[gateway]\nfleet_key_file = \"k\"\n[[pool]]\nname = \"a\"\nmodel = \"m\"\n"
+      "tokenizer = \"t\"\nsplit = \"auto\"\n[pool.scale]\npolicy = \"slo\"\nttft = 1\nitl = 0.1\n";
+  const Bad bads[] = {
+      {scale + "panic_window = 10\n",
+       "f:5: [[pool]]: 'scale': 'panic_window' says nothing without"},
+      {scale + "policy = \"slo\"\nttft = 1\npanic_window = 10\n",
+       "f:7: [[pool]]: 'scale': 'panic_window' says nothing without"},
+      {scale + "policy = \"kpa\"\nbacklog = 10\n",
+       "f:6: [[pool]]: 'scale': 'backlog' says nothing with"},
+      {scale + "policy = \"kpa\"\nmax_scale_down_rate = 100\n",
+       "f:6: [[pool]]: 'scale': 'max_scale_down_rate' says nothing with"},
+      {scale + "gpus = 1\nmax_gpus = 2.5\n",
+       "f:6: [[pool]]: 'scale': 'max_gpus' must be a whole number"},
+      {roles + "concurrency_target = 4\n",
+       "f:8: [[pool]]: 'scale' 'concurrency_target' says nothing of a pool with 'split'"},
+      {roles + "max_scale_down_rate = 100\n",
+       "f:8: [[pool]]: 'scale' 'max_scale_down_rate' says nothing of a pool with 'split'"},
+      {roles + "[[pool]]\nname = \"a:prefill\"\nmodel = \"n\"\n",
+       "f:13: [[pool]]: 'name' is confused with 'a'"},
+  };
+  for (const Bad& bad : bads) refuse(bad);
+  EXPECT_TRUE(parse_gateway_config(roles, "f", {}).ok())
+      << parse_gateway_config(roles, "f", {}).error().message;
+  EXPECT_TRUE(parse_gateway_config(scale + "policy = \"kpa\"\npanic_window = 20\n", "f", {}).ok());
 }
 
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {

@@ -99,12 +99,8 @@ Result<void> read_schedule(const ConfigTable& table, std::vector<Schedule>& sche
     return table.bad("from", "is the end of the day: write \"00:00\" of the next one");
   }
   TRY(read_zone(table, schedule));
-  std::optional<double> number;
-  TRY(table.read("min", {0, kReplicasMax}, number));
-  if (number) schedule.replicas_min = static_cast<int>(*number);
-  number.reset();
-  TRY(table.read("max", {1, kReplicasMax}, number));
-  if (number) schedule.replicas_max = static_cast<int>(*number);
+  TRY(table.read("min", {0, kReplicasMax}, schedule.replicas_min));
+  TRY(table.read("max", {1, kReplicasMax}, schedule.replicas_max));
   schedules.push_back(schedule);
   return {};
 }

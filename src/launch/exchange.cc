@@ -118,6 +118,7 @@ ScaledFleet::Worker read_worker(const Json& json) {
           .port = count_of(json, "port"),
           .is_ready = json.boolean("ready").value_or(false),
           .is_silent = json.boolean("silent").value_or(true),
+          .lacks = json.string("lacks").value_or(""),
           .slots = std::max(count_of(json, "slots"), 1),
           .open = count_of(json, "open"),
           .running = count_of(json, "running"),
@@ -129,6 +130,7 @@ ScaledFleet::Worker read_worker(const Json& json) {
 void write_worker(base::JsonWriter& w, const ScaledFleet::Worker& one) {
   w.begin_object().key("host").string(one.host).key("port").integer(one.port);
   w.key("ready").boolean(one.is_ready).key("silent").boolean(one.is_silent);
+  if (!one.lacks.empty()) w.key("lacks").string(one.lacks);
   w.key("slots").integer(one.slots).key("open").integer(one.open);
   w.key("running").integer(one.running).key("waiting").integer(one.waiting);
   w.key("kv_used").number(one.kv_used);

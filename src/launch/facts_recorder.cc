@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,9 +11,22 @@
 #include "base/line_file.h"
 
 namespace pelton::launch {
+namespace {
+
+Result<void> keep_earlier(const std::string& path) {
+  const std::string earlier = path + ".1";
+  if (std::rename(path.c_str(), earlier.c_str()) == 0) return {};
+  return Error{ErrorCode::kIo, fmt::format("{}: {}", path, std::strerror(errno)), {}};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<FactsRecorder>> FactsRecorder::open(std::string path, int64_t bytes_max,
                                                            base::Log& log) {
+  std::error_code none;
+  const bool has_earlier =
+      std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
+  if (has_earlier) TRY(keep_earlier(path));
   TRY_ASSIGN(base::OutputFile file, base::open_output(path, base::OutputMode::kReplace));
   return std::unique_ptr<FactsRecorder>(
       new FactsRecorder(std::move(path), bytes_max, std::move(file), log));
@@ -45,9 +59,8 @@ void FactsRecorder::write(std::string line) {
 
 void FactsRecorder::renew() {
   bytes_ = 0;
-  const std::string earlier = path_ + ".1";
-  if (std::rename(path_.c_str(), earlier.c_str()) != 0) {
-    log_.error(fmt::format("{}: {}; it is begun anew", path_, std::strerror(errno)));
+  if (const Result<void> kept = keep_earlier(path_); !kept.ok()) {
+    log_.error(kept.error().message + "; it is begun anew");
   }
   Result<base::OutputFile> file = base::open_output(path_, base::OutputMode::kReplace);
   failed_ = !file.ok();

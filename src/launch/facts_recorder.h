@@ -1,5 +1,6 @@
 // Keeps what deciders are given and what they decide, in a file of lines (autoscaler/facts_log.h),
-// for `pelton autoscale --replay`. Bounded: a file that has become too long is renamed to FILE.1,
+// for `pelton autoscale --replay`. Bounded: a file that has become too long, or that was there at
+// the beginning, is renamed to FILE.1,
 // in the place of the one before it, and the next one begins with what the deciders remember then,
 // so that each is replayed by itself. A disk that is full costs lines, not decisions; the log says
 // so once. One owner, one thread.
@@ -20,7 +21,8 @@ class FactsRecorder {
  public:
   static constexpr int64_t kBytesMax = int64_t{64} << 20;
 
-  // What is there is replaced. Errors: kIo. `log` outlives it.
+  // What is there becomes FILE.1: it may be what led to the end of whoever recorded it. Errors:
+  // kIo. `log` outlives it.
   static Result<std::unique_ptr<FactsRecorder>> open(std::string path, int64_t bytes_max,
                                                      base::Log& log);
 

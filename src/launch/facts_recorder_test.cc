@@ -59,5 +59,28 @@ TEST(FactsRecorderTest, AFileThatIsFullBecomesTheEarlierOneAndEachIsReplayedByIt
   std::filesystem::remove_all(made);
 }
 
+// What led to the end of whoever recorded it is wanted just then.
+TEST(FactsRecorderTest, WhatTheLastStartRecordedIsKept) {
+  std::string made = testing::TempDir() + "recorder_XXXXXX";
+  ASSERT_NE(::mkdtemp(made.data()), nullptr);
+  const std::string path = made + "/facts";
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  const autoscaler::PoolPolicy policy{.replicas_max = 4};
+  for (const char* pool : {"first", "second"}) {
+    auto recorder = FactsRecorder::open(path, FactsRecorder::kBytesMax, log);
+    ASSERT_TRUE(recorder.ok()) << recorder.error().message;
+    (*recorder)->begin(pool, policy, "");
+  }
+  const Result<std::string> earlier = base::read_file(path + ".1", 100'000);
+  ASSERT_TRUE(earlier.ok()) << earlier.error().message;
+  EXPECT_NE(earlier->find("first"), std::string::npos);
+  const Result<std::string> now = base::read_file(path, 100'000);
+  ASSERT_TRUE(now.ok());
+  EXPECT_EQ(now->find("first"), std::string::npos);
+  EXPECT_NE(now->find("second"), std::string::npos);
+  std::filesystem::remove_all(made);
+}
+
 }  // namespace
 }  // namespace pelton::launch

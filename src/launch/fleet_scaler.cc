@@ -67,6 +67,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   set_members(launched);
   stop_strangers(launched);
   bool is_moving = false;
+  const std::vector<std::string> silent = fleet_.silent_gateways();
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;
@@ -76,6 +77,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
                                                        : "";
     pool.state.acts = !pool.asked.is_advised_only;
     pool.state.rolls = pool.asked.rolls;
+    pool.state.silent_gateways = silent;
     if (!pool.is_known) {
       states.push_back(pool.state);
       continue;
@@ -84,6 +86,10 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
     end_overdue(pool, now_ns);
     if (is_led(pool) && (asked || changed || now_ns >= pool.decide_ns)) decide(pool, now_ns);
     if (pool.asked.rolls && !pool.asked.is_advised_only) roll(pool, now_ns);
+    // Also where nothing was decided: gateways let go of what is not said again.
+    if (pool.asked.computes_for.empty() && !pool.asked.is_advised_only) {
+      fleet_.retire(pool.asked.name, pool.state.decision.retirement);
+    }
     finish_drains(pool, now_ns);
     release_standby(pool);
     announce(pool, now_ns);
@@ -234,6 +240,10 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
     replica.silent_ns = now_ns;
   }
   if (replica.phase != Phase::kStarting || !found->is_ready) return false;
+  if (!found->lacks.empty() && !pool.asked.is_advised_only) {
+    end_stranger(pool, replica, now_ns);
+    return true;
+  }
   replica.phase = Phase::kReady;
   replica.ready_ns = now_ns;
   if (replica.is_reclaimed) {
@@ -259,36 +269,49 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
   return true;
 }
 
+// It would be ready and serve nobody, as no request names what it has.
+void FleetScaler::end_stranger(Pool& pool, Replica& replica, int64_t now_ns) {
+  note_failed_start(
+      pool, {.how = replica.worker.lacks, .is_hopeless = true, .ordered_ns = replica.ordered_ns},
+      now_ns);
+  replica.phase = Phase::kStopping;
+  launcher_.stop(replica.order, kStopGrace);
+}
+
 void FleetScaler::note_gone(Pool& pool, const Replica& replica, const LaunchedReplica* ended,
                             int64_t now_ns) {
-  const std::string how = ended == nullptr ? "has vanished" : ended->ended;
+  FailedStart failed{.how = ended == nullptr ? "has vanished" : ended->ended,
+                     .said = ended == nullptr ? "" : ended->said,
+                     .is_hopeless = ended != nullptr && ended->is_hopeless,
+                     .ordered_ns = replica.ordered_ns};
+  const std::string how = failed.how;
   if (replica.is_overdue) {
-    return note_failed_start(pool, "it did not advance", false, replica.ordered_ns, now_ns);
+    failed.how = "it did not advance";
+    failed.is_hopeless = false;
+    return note_failed_start(pool, failed, now_ns);
   }
   if (replica.phase == Phase::kStopping) return;
-  if (replica.phase == Phase::kStarting) {
-    return note_failed_start(pool, how, ended != nullptr && ended->is_hopeless, replica.ordered_ns,
-                             now_ns);
-  }
+  if (replica.phase == Phase::kStarting) return note_failed_start(pool, failed, now_ns);
   ++pool.state.lost;
   log_.warning(fmt::format("{} is lost: {}", shown(replica.order), how));
 }
 
-void FleetScaler::note_failed_start(Pool& pool, const std::string& how, bool is_hopeless,
-                                    int64_t ordered_ns, int64_t now_ns) {
+void FleetScaler::note_failed_start(Pool& pool, const FailedStart& failed, int64_t now_ns) {
   ++pool.state.failed_starts;
   // Those that were ordered before the last one failed are of the same attempt.
-  if (ordered_ns > pool.failed_ns) {
+  if (failed.ordered_ns > pool.failed_ns) {
     pool.failed_ns = now_ns;
     pool.failures = std::min(pool.failures + 1, 16);
     const double again_s = std::min(static_cast<double>(1 << (pool.failures - 1)), kAgainMax_s);
     pool.start_again_ns = now_ns + nanoseconds(again_s);
   }
-  if (is_hopeless || pool.failures >= kFailuresMax) pool.failure = how;
+  if (failed.is_hopeless || pool.failures >= kFailuresMax) pool.failure = failed.how;
+  pool.state.last_failure =
+      failed.said.empty() ? failed.how : fmt::format("{}: {}", failed.how, failed.said);
   // When it may be tried again is a moment to decide at.
   pool.decide_ns = std::min(pool.decide_ns, pool.start_again_ns);
   log_.error(fmt::format("a replica of '{}' did not start: {}; the next attempt in {:.1f} s",
-                         pool.asked.name, how,
+                         pool.asked.name, pool.state.last_failure,
                          std::max(seconds(pool.start_again_ns - now_ns), 0.0)));
 }
 
@@ -587,7 +610,6 @@ void FleetScaler::replace(Pool& pool, Replica& replica, int64_t now_ns) {
 }
 
 void FleetScaler::carry_out(Pool& pool, const PoolDecision& decision, int64_t now_ns) {
-  if (pool.asked.computes_for.empty()) fleet_.retire(pool.asked.name, decision.retirement);
   for (const std::string& id : decision.recall) {
     Replica* replica = find(pool, id);
     if (replica == nullptr || replica->phase != Phase::kDraining) continue;
@@ -663,7 +685,8 @@ void FleetScaler::start_one(Pool& pool, bool stands_by, int64_t now_ns) {
   }
   pool.waits = 0;
   if (!started.ok()) {
-    return note_failed_start(pool, started.error().message, false, now_ns, now_ns);
+    const FailedStart failed{.how = started.error().message, .ordered_ns = now_ns};
+    return note_failed_start(pool, failed, now_ns);
   }
   ++pool.state.starts;
   pool.replicas[order.ordinal] = {.order = order,

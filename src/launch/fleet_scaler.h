@@ -49,6 +49,8 @@ class ScaledFleet {
     int port = 0;
     bool is_ready = false;  // takes requests, or would if it were not drained
     bool is_silent = false;
+    // Its pool's models, none of which it has, and its own; empty: it has one of them.
+    std::string lacks = {};
     int slots = 1;
     int open = 0;  // of ours, sent and not over
     int running = 0;
@@ -58,6 +60,8 @@ class ScaledFleet {
   };
 
   virtual std::vector<autoscaler::GatewayReport> reports(const std::string& pool) = 0;
+  // Gateways, by their URLs, of which nothing has been heard for ten seconds.
+  virtual std::vector<std::string> silent_gateways() { return {}; }
   virtual std::vector<Worker> workers(const std::string& pool) = 0;
   // These and no others of those that were launched; but for `unknown` pools, of which it is not
   // known yet: whoever serves there goes on.
@@ -126,6 +130,9 @@ class FleetScaler {
     int64_t failed_starts = 0;
     int64_t woken = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
+    // How the last start that failed did, with what the replica said of it: its operators' alone.
+    std::string last_failure;
+    std::vector<std::string> silent_gateways;
     bool acts = true;  // false: it is advised only
     // Replicas that were started with other arguments than one started now: name, what differs.
     std::map<std::string, std::string> outdated;
@@ -191,8 +198,14 @@ class FleetScaler {
   bool follow_worker(Pool& pool, Replica& replica, const std::vector<ScaledFleet::Worker>& workers,
                      int64_t now_ns);
   void note_gone(Pool& pool, const Replica& replica, const LaunchedReplica* ended, int64_t now_ns);
-  void note_failed_start(Pool& pool, const std::string& how, bool is_hopeless, int64_t ordered_ns,
-                         int64_t now_ns);
+  struct FailedStart {
+    std::string how;
+    std::string said = {};     // by the replica
+    bool is_hopeless = false;  // it would fail likewise again
+    int64_t ordered_ns = 0;
+  };
+  void note_failed_start(Pool& pool, const FailedStart& failed, int64_t now_ns);
+  void end_stranger(Pool& pool, Replica& replica, int64_t now_ns);
   void end_overdue(Pool& pool, int64_t now_ns);
   void finish_drains(Pool& pool, int64_t now_ns);
   void decide(Pool& pool, int64_t now_ns);

@@ -74,8 +74,11 @@ class PlayedFleet final : public ScaledFleet {
     report.incarnation = 1;
     report.at_ns = clock_.now_ns();
     report.holds_for = acknowledges ? retirement : 0;
-    return {report};
+    std::vector<autoscaler::GatewayReport> all = others;
+    all.push_back(report);
+    return all;
   }
+  std::vector<std::string> silent_gateways() override { return silent; }
   std::vector<Worker> workers(const std::string& /*pool*/) override { return known; }
   void set_launched(const std::vector<Address>& addresses,
                     const std::vector<std::string>& pools_unknown) override {
@@ -93,6 +96,8 @@ class PlayedFleet final : public ScaledFleet {
   }
 
   autoscaler::GatewayReport report;
+  std::vector<autoscaler::GatewayReport> others;  // of other gateways, as they are
+  std::vector<std::string> silent;
   std::vector<Worker> known;
   std::vector<Address> members;
   std::vector<std::string> unknown;
@@ -465,6 +470,57 @@ TEST_F(FleetScalerTest, WhatWouldFailAgainSaysSoAtOnce) {
   launcher_.replicas[0].is_hopeless = true;
   scaler_->turn(false);
   EXPECT_EQ(fleet_.announced.failure, "ended with exit code 4");
+}
+
+// What it said of it is its operators': it may name folders and hosts.
+TEST_F(FleetScalerTest, WhyAStartFailedIsKeptForOperators) {
+  scale(1, 1);
+  launcher_.end(0, "ended with exit code 4, model not found or unreadable");
+  launcher_.replicas[0].is_hopeless = true;
+  launcher_.replicas[0].said = "/srv/m: no such folder";
+  scaler_->turn(false);
+  EXPECT_EQ(scaler_->states()[0].last_failure,
+            "ended with exit code 4, model not found or unreadable: /srv/m: no such folder");
+  EXPECT_EQ(fleet_.announced.failure, "ended with exit code 4, model not found or unreadable");
+}
+
+// Ready it would serve nobody, and each request would start another one.
+TEST_F(FleetScalerTest, OneThatHasNoneOfThePoolsModelsIsAFailedStart) {
+  scale(0, 3);
+  hold(5);
+  scaler_->turn(true);
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  fleet_.known = {{.host = "h", .port = 100, .is_ready = true, .lacks = "it serves as 'a'"}};
+  scaler_->turn(false);
+  EXPECT_EQ(scaler_->states()[0].ready, 0);
+  EXPECT_EQ(scaler_->states()[0].failed_starts, 1);
+  EXPECT_EQ(launcher_.stopped, launcher_.orders);
+  EXPECT_EQ(fleet_.announced.failure, "it serves as 'a'") << "it would be so again";
+  EXPECT_EQ(scaler_->states()[0].last_failure, "it serves as 'a'");
+}
+
+// One of two gateways is killed while it holds 60.
+TEST_F(FleetScalerTest, ASilentGatewayIsNamedAndItsRequestsAreForgotten) {
+  scale(0, 4);
+  fleet_.others = {{.gateway = "f",
+                    .incarnation = 1,
+                    .sequence = 1,
+                    .requests = 60,
+                    .held = 60,
+                    .at_ns = clock_.now_ns()}};
+  scaler_->turn(true);
+  become_ready(0);
+  EXPECT_EQ(scaler_->states()[0].decision.terms.held, 60);
+  pass(11);
+  fleet_.silent = {"http://f:8091"};
+  pass(200);
+  const FleetScaler::PoolState state = scaler_->states()[0];
+  EXPECT_EQ(state.decision.terms.held, 0);
+  EXPECT_TRUE(state.decision.alarm);
+  EXPECT_EQ(state.decision.desired, 1) << "it may send requests all the same";
+  EXPECT_EQ(state.decision.reason, autoscaler::Reason::kSilentGateway);
+  EXPECT_EQ(state.silent_gateways, std::vector<std::string>{"http://f:8091"});
+  EXPECT_EQ(fleet_.retirement, 0u);
 }
 
 TEST_F(FleetScalerTest, AStartThatAdvancesIsLeftAloneAndOneThatDoesNotIsEnded) {

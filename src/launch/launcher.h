@@ -42,8 +42,10 @@ struct LaunchedReplica {
   // By the launcher's clock; of one that an earlier life has started, as far as it is known.
   int64_t ordered_ns = 0;
   int64_t progress_ns = 0;  // when its start was last seen to advance
-  // Of kEnded: how, in words.
+  // Of kEnded: how, in words; and the last that its log says of why, which is its operators' alone,
+  // as it may name folders and hosts; empty: nothing, or it cannot be read.
   std::string ended;
+  std::string said = {};
   bool is_reclaimed = false;  // it will be taken back: nothing new is to be sent to it
   bool is_hopeless = false;   // it would end likewise again: a wrong flag, no such model, no memory
   // What it was started with that one started now would not be: "other --max-num-seqs". Empty:

@@ -94,7 +94,7 @@ struct Child {
 
 std::string end_text(int status) {
   if (WIFSIGNALED(status)) return fmt::format("ended by signal {}", WTERMSIG(status));
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  return "ended with " + exit_text(WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -284,9 +284,11 @@ void LocalLauncher::look(const Place& place, Replica& replica) {
     int status = 0;
     if (::waitpid(replica.pid, &status, WNOHANG) == replica.pid) {
       replica.seen.is_hopeless = WIFEXITED(status) && is_hopeless_exit(WEXITSTATUS(status));
+      replica.seen.said = last_said(file_of(place, kLog));
       return note_end(replica, end_text(status));
     }
   } else if (holder_of(file_of(place, kOrder)) != replica.pid) {
+    replica.seen.said = last_said(file_of(place, kLog));
     return note_end(replica, "ended");
   }
   if (replica.seen.state == LaunchedReplica::State::kStopping) {

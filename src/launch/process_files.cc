@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/terminal_text.h"
 
 namespace pelton::launch {
 namespace {
@@ -119,6 +120,32 @@ int64_t bytes_of(const std::string& file) {
 
 bool is_hopeless_exit(int code) {
   return (code >= 2 && code <= 5) || code == 126 || code == 127;
+}
+
+std::string exit_text(int code) {
+  constexpr std::array<std::string_view, 4> kMeanings = {", wrong usage", ", bad configuration",
+                                                         ", model not found or unreadable",
+                                                         ", it does not fit in memory"};
+  const bool has_meaning = code >= 2 && code < 2 + std::ssize(kMeanings);
+  return fmt::format("exit code {}{}", code,
+                     has_meaning ? kMeanings[static_cast<size_t>(code - 2)] : "");
+}
+
+std::string last_said(const std::string& log_file) {
+  constexpr int64_t kTail = 16 << 10;
+  constexpr size_t kMost = 500;
+  const base::Descriptor opened(::open(log_file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.ok()) return "";
+  std::array<char, kTail> bytes;
+  const int64_t begin = std::max<int64_t>(bytes_of(log_file) - kTail, 0);
+  const ssize_t count = ::pread(opened.get(), bytes.data(), bytes.size(), begin);
+  if (count <= 0) return "";
+  const std::string text = "\n" + std::string(bytes.data(), static_cast<size_t>(count));
+  constexpr std::string_view kName = "\npelton: ";
+  const size_t at = text.rfind(kName);
+  if (at == std::string::npos) return "";
+  const size_t from = at + kName.size();
+  return base::one_line(text.substr(from, std::min(text.find('\n', from) - from, kMost)));
 }
 
 std::string kernel_text(const std::string& file) {

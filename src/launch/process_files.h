@@ -46,6 +46,11 @@ int64_t bytes_of(const std::string& file);
 // Whether another replica would end likewise, as `pelton serve` ends: a wrong command line, a wrong
 // file, no such model, too little memory; or as shells say that there is no such program.
 bool is_hopeless_exit(int code);
+// "exit code 4, model not found or unreadable".
+std::string exit_text(int code);
+// The last line there that a program named pelton has said as its own, without its name and
+// bounded: why it ended. Empty: there is none.
+std::string last_said(const std::string& log_file);
 
 // Of a file of /proc, whose size the kernel does not say; empty: it cannot be seen.
 std::string kernel_text(const std::string& file);

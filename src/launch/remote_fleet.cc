@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "launch/order_fence.h"
 
 namespace pelton::launch {
 namespace {
@@ -18,11 +19,16 @@ constexpr std::chrono::milliseconds kListenTime{500};
 constexpr std::chrono::seconds kAnswerTime{5};
 constexpr size_t kAnswerBytesMax = size_t{16} << 20;
 constexpr int kStale = 409;
+constexpr int64_t kSilent_ns = 10'000'000'000;
 
 }  // namespace
 
 RemoteFleet::RemoteFleet(Options options, const base::Clock& clock, base::Log& log)
-    : options_(std::move(options)), clock_(clock), log_(log), client_({.threads = 1}) {
+    : options_(std::move(options)),
+      clock_(clock),
+      log_(log),
+      began_ns_(clock.now_ns()),
+      client_({.threads = 1}) {
   order_.epoch = options_.epoch;
   for (const std::string& pool : options_.pools) order_.pools.push_back({.name = pool});
   for (const std::string& url : options_.gateways) {
@@ -82,10 +88,7 @@ Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order)
   call.whole_time_max = kAnswerTime;
   call.body_bytes_max = kAnswerBytesMax;
   TRY_ASSIGN(const net::HttpResponse answer, net::http_fetch(client_, std::move(call)));
-  if (answer.status == kStale) {
-    superseded_ = true;
-    options_.on_demand();
-  }
+  if (answer.status == kStale) note_refused(gateway);
   if (answer.status != 200) {
     const Result<Json> json = Json::parse(answer.body);
     const Json* error = json.ok() ? json->find("error") : nullptr;
@@ -104,7 +107,35 @@ Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order)
   std::lock_guard lock(mutex_);
   gateway.report = std::move(report);
   gateway.heard_ns = now_ns;
+  gateway.refused_ns = 0;
   return {};
+}
+
+void RemoteFleet::note_refused(Gateway& gateway) {
+  constexpr int64_t kGrace_ns = OrderFence::kSilent_ns + 3'000'000'000;
+  const int64_t now_ns = clock_.now_ns();
+  if (gateway.refused_ns == 0) gateway.refused_ns = now_ns;
+  {
+    std::lock_guard lock(mutex_);
+    const bool has_obeyed = gateway.heard_ns > 0;
+    if (!has_obeyed && now_ns - gateway.refused_ns < kGrace_ns) return;
+  }
+  superseded_ = true;
+  options_.on_demand();
+}
+
+bool RemoteFleet::is_silent(const Gateway& gateway, int64_t now_ns) const {
+  return now_ns - std::max(gateway.heard_ns, began_ns_) > kSilent_ns;
+}
+
+std::vector<std::string> RemoteFleet::silent_gateways() {
+  const int64_t now_ns = clock_.now_ns();
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> urls;
+  for (const std::unique_ptr<Gateway>& one : gateways_) {
+    if (is_silent(*one, now_ns)) urls.push_back(one->url);
+  }
+  return urls;
 }
 
 void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
@@ -161,17 +192,24 @@ std::vector<autoscaler::GatewayReport> RemoteFleet::reports(const std::string& p
   return reports;
 }
 
-// As all gateways together see them: ready if one sends it requests, silent if nobody hears it.
+// As all gateways together see them: ready if one sends it requests, silent if nobody hears it. One
+// that is silent itself counts only while all are.
 std::vector<ScaledFleet::Worker> RemoteFleet::workers(const std::string& pool) {
+  const int64_t now_ns = clock_.now_ns();
   std::lock_guard lock(mutex_);
+  const bool some_speak = std::ranges::any_of(
+      gateways_, [&](const auto& one) { return one->heard_ns > 0 && !is_silent(*one, now_ns); });
   std::map<std::pair<std::string, int>, Worker> all;
   for (const std::unique_ptr<Gateway>& gateway : gateways_) {
+    if (some_speak && is_silent(*gateway, now_ns)) continue;
     for (const ExchangeReport::Pool& one : gateway->report.pools) {
       if (one.name != pool) continue;
       for (const Worker& seen : one.workers) {
         const auto [found, is_new] = all.try_emplace({seen.host, seen.port}, seen);
         if (is_new) continue;
         Worker& known = found->second;
+        // Whoever takes it for ready knows what it has.
+        if (seen.is_ready && !(known.is_ready && known.lacks.empty())) known.lacks = seen.lacks;
         known.is_ready = known.is_ready || seen.is_ready;
         known.is_silent = known.is_silent && seen.is_silent;
         known.slots = std::max(known.slots, seen.slots);

@@ -2,7 +2,7 @@
 // listeners (exchange.h). To each gateway there are two threads: one sends what is in force when it
 // has changed, and five times a second anyway; the other waits for demand. What a gateway that does
 // not answer said last stays, and grows old (autoscaler/pool_facts.h: nothing goes down on old
-// facts).
+// facts); what it saw of workers is believed for ten seconds, where another one sees them.
 //
 // The methods are called on the decider's thread.
 #pragma once
@@ -40,10 +40,13 @@ class RemoteFleet final : public ScaledFleet {
   RemoteFleet(const RemoteFleet&) = delete;
   RemoteFleet& operator=(const RemoteFleet&) = delete;
 
-  // A gateway obeys a newer autoscaler; this one is to end.
+  // A gateway obeys a newer autoscaler; this one is to end. One that has obeyed this one says so
+  // once. Whom none has obeyed yet may have begun after a clock was set back: until it is refused
+  // for longer than a gateway waits for an autoscaler that is silent (OrderFence), it asks again.
   bool is_superseded() const { return superseded_; }
 
   std::vector<autoscaler::GatewayReport> reports(const std::string& pool) override;
+  std::vector<std::string> silent_gateways() override;
   std::vector<Worker> workers(const std::string& pool) override;
   void set_launched(const std::vector<Address>& addresses,
                     const std::vector<std::string>& unknown) override;
@@ -55,9 +58,10 @@ class RemoteFleet final : public ScaledFleet {
  private:
   struct Gateway {
     std::string url;
-    ExchangeReport report;  // the last; guarded by mutex_, as the next
-    int64_t heard_ns = 0;   // 0: never
-    std::string trouble;    // its pusher's own
+    ExchangeReport report;   // the last; guarded by mutex_, as the next
+    int64_t heard_ns = 0;    // 0: never
+    std::string trouble;     // its pusher's own, as the next
+    int64_t refused_ns = 0;  // since when it refuses us, whom it has never obeyed; 0: it does not
     std::thread pusher;
     std::thread listener;
   };
@@ -67,6 +71,8 @@ class RemoteFleet final : public ScaledFleet {
   void add_key(net::HttpCall& call) const;
   Result<void> exchange(Gateway& gateway, const ExchangeOrder& order);
   void note(Gateway& gateway, const Result<void>& done);
+  void note_refused(Gateway& gateway);
+  bool is_silent(const Gateway& gateway, int64_t now_ns) const;
   ExchangeOrder::Pool* pool_of(const std::string& name);
   template <typename Change>
   void change(const Change& change);
@@ -75,6 +81,7 @@ class RemoteFleet final : public ScaledFleet {
   const Options options_;
   const base::Clock& clock_;
   base::Log& log_;
+  const int64_t began_ns_;
   std::atomic<bool> superseded_ = false;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

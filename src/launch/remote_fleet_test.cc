@@ -46,6 +46,10 @@ class PlayedGateway {
     std::lock_guard lock(mutex_);
     ++count_;
   }
+  int refused() {
+    std::lock_guard lock(mutex_);
+    return refused_;
+  }
   void obey_only(uint64_t epoch) {
     std::lock_guard lock(mutex_);
     epoch_ = epoch;
@@ -60,7 +64,10 @@ class PlayedGateway {
     const Result<ExchangeOrder> order = parse_order_body(request.body);
     EXPECT_TRUE(order.ok());
     if (!order.ok()) return {.status = 400, .headers = {}, .body = {}};
-    if (order->epoch < epoch_) return {.status = 409, .headers = {}, .body = "{}"};
+    if (order->epoch < epoch_) {
+      ++refused_;
+      return {.status = 409, .headers = {}, .body = "{}"};
+    }
     last_ = *order;
     ExchangeReport report;
     report.pools.push_back(
@@ -75,6 +82,7 @@ class PlayedGateway {
   ScaledFleet::Worker worker_{.host = "h", .port = 7, .is_silent = true};
   int64_t count_ = 0;
   uint64_t epoch_ = 0;
+  int refused_ = 0;
   net::HttpServer server_;
 };
 
@@ -165,6 +173,57 @@ TEST_F(RemoteFleetTest, AGatewayThatNeverAnsweredHoldsForNobody) {
   const std::vector<autoscaler::GatewayReport> reports = fleet_->reports("p");
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_EQ(reports[1].holds_for, 0u);
+}
+
+// It has died: what it saw of replicas is so no longer, where another one sees them.
+TEST_F(RemoteFleetTest, WhatASilentGatewaySawIsForgotten) {
+  auto one = std::make_unique<PlayedGateway>(log_);
+  PlayedGateway two(log_);
+  const std::string url = one->url();
+  one->set_worker({.host = "h", .port = 7, .is_ready = true, .open = 2, .running = 5});
+  two.set_worker({.host = "h", .port = 7, .is_silent = true, .running = 1});
+  base::VirtualClock clock(1'000'000);
+  clock.advance_ns(1);
+  RemoteFleet fleet({.gateways = {url, two.url()}, .pools = {"p"}, .epoch = 10, .on_demand = [] {}},
+                    clock, log_);
+  const auto seen = [&] { return fleet.workers("p"); };
+  wait([&] { return !seen().empty() && seen()[0].open == 2 && seen()[0].running == 5; });
+  wait([&] { return fleet.reports("p").size() == 2; });
+  EXPECT_TRUE(fleet.silent_gateways().empty());
+  one.reset();
+  clock.advance_ns(11'000'000'000);
+  wait([&] { return !seen().empty() && seen()[0].is_silent; });
+  EXPECT_EQ(seen()[0].open, 0);
+  EXPECT_EQ(seen()[0].running, 1);
+  wait([&] { return fleet.silent_gateways() == std::vector{url}; });
+}
+
+// A replica is ready by the word of a gateway that knows what it has.
+TEST_F(RemoteFleetTest, WhatAReplicaLacksIsSaid) {
+  PlayedGateway gateway(log_);
+  gateway.set_worker({.host = "h", .port = 7, .is_ready = true, .lacks = "it serves as 'a'"});
+  connect({gateway.url()});
+  wait([&] { return !fleet_->workers("p").empty(); });
+  EXPECT_EQ(fleet_->workers("p")[0].lacks, "it serves as 'a'");
+}
+
+// Whom no gateway has obeyed yet may have begun after a clock was set back.
+TEST_F(RemoteFleetTest, OneThatIsRefusedFromTheBeginningAsksAgainForAWhile) {
+  PlayedGateway gateway(log_);
+  gateway.obey_only(11);
+  base::VirtualClock clock(1'000'000);
+  clock.advance_ns(1);
+  std::atomic<int> asked = 0;
+  RemoteFleet fleet(
+      {.gateways = {gateway.url()}, .pools = {"p"}, .epoch = 10, .on_demand = [&] { ++asked; }},
+      clock, log_);
+  wait([&] { return gateway.refused() > 1; });
+  EXPECT_FALSE(fleet.is_superseded());
+  gateway.obey_only(10);
+  wait([&] { return !fleet.reports("p").empty() && fleet.reports("p")[0].at_ns > 0; });
+  EXPECT_FALSE(fleet.is_superseded());
+  gateway.obey_only(11);  // and now another one is newer
+  wait([&] { return fleet.is_superseded(); });
 }
 
 TEST_F(RemoteFleetTest, ANewerAutoscalerIsTheEndOfThis) {

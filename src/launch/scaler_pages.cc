@@ -26,7 +26,10 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("draining").integer(state.draining).key("stopping").integer(state.stopping);
   w.key("standby").integer(state.standby).key("woken").integer(state.woken);
   w.key("starts").integer(state.starts).key("failed_starts").integer(state.failed_starts);
-  w.key("lost").integer(state.lost);
+  w.key("lost").integer(state.lost).key("last_failure").string(state.last_failure);
+  w.key("silent_gateways").begin_array();
+  for (const std::string& url : state.silent_gateways) w.string(url);
+  w.end_array();
   // Of those that run with other arguments than one that is started now, and what is done about it.
   w.key("outdated").begin_object();
   for (const auto& [name, how] : state.outdated) w.key(name).string(how);
@@ -143,7 +146,8 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
   add("pelton_autoscaler_itl_seconds", kGauge,
       "Time between two tokens that the objective's share of gaps keeps, likewise.",
       [](const State& one) { return one.decision.terms.slo.gap_s; });
-  add("pelton_autoscaler_alarm", kGauge, "1: facts are missing, old or impossible.",
+  add("pelton_autoscaler_alarm", kGauge,
+      "1: facts are missing, old (of any gateway) or impossible, or a start is late.",
       [](const State& one) { return one.decision.alarm ? 1 : 0; });
   add_role_metrics(states, text);
 }

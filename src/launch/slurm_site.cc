@@ -287,13 +287,14 @@ void SlurmSite::follow_run(const Place& place, Replica& one) {
 // How a job ended that was not stopped: its exit code, which the queue does not say.
 void SlurmSite::note_ended(Replica& one) const {
   one.seen.state = State::kEnded;
+  one.seen.said = last_said(file_of({one.seen.order.pool, one.seen.order.ordinal}, "log"));
   one.seen.ended = fmt::format("job {} is {}", one.job.id, one.job.state_name);
   if (one.job.state_name != "FAILED") return;
   const Result<std::string> text =
       run({"scontrol", "--oneliner", "show", "job", fmt::format("{}", one.job.id)}, {});
   const std::optional<int> code = text.ok() ? parse_exit_code(*text) : std::nullopt;
   if (!code) return;
-  one.seen.ended = fmt::format("job {} ended with exit code {}", one.job.id, *code);
+  one.seen.ended = fmt::format("job {} ended with {}", one.job.id, exit_text(*code));
   one.seen.is_hopeless = is_hopeless_exit(*code);
 }
 
