@@ -176,32 +176,17 @@ Result<void> explain(const cli::Arguments& arguments) {
   return write_text(explanation(answer) + pair_line(answer));
 }
 
-// The answer's body as it is.
-Result<net::HttpResponse> config_call(const cli::Arguments& arguments, std::string method,
-                                      std::string body, const std::string& etag) {
-  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(method), "/v1/config"));
-  call.whole_time_max = std::chrono::seconds(10);
-  call.body = std::move(body);
-  if (!etag.empty()) call.headers.add("If-Match", etag);
-  TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
-  if (response.status == 200) return response;
-  const Result<Json> json = Json::parse(response.body);
-  const Json* error = json.ok() ? json->find("error") : nullptr;
-  return Error{response.status == 400 ? ErrorCode::kBadConfig : ErrorCode::kIo,
-               error == nullptr ? fmt::format("the gateway answers {}", response.status)
-                                : error->string("message").value_or("no reason was given")};
-}
-
 Result<void> config_get(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, "GET", {}, {}));
+  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, {}));
   fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
   return write_output(answer.body);
 }
 
 Result<void> config_put(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
-  const std::string etag = arguments.has("--if-match") ? arguments.text("--if-match") : "";
-  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, "PUT", std::move(text), etag));
+  ConfigCall call{.method = "PUT", .body = std::move(text)};
+  if (arguments.has("--if-match")) call.etag = arguments.text("--if-match");
+  TRY(config_call(arguments, std::move(call)));
   return write_output("the configuration is in force\n");
 }
 

@@ -1,13 +1,34 @@
 #include "apps/fleet_admin.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace pelton::apps {
+namespace {
+
+Error refused(const net::HttpResponse& response) {
+  const Result<Json> json = Json::parse(response.body);
+  const Json* error = json.ok() ? json->find("error") : nullptr;
+  const std::string words = error == nullptr
+                                ? fmt::format("the gateway answers {}", response.status)
+                                : error->string("message").value_or("no reason was given");
+  switch (response.status) {
+    case 400:
+      return {ErrorCode::kBadConfig, words, {}};
+    case 404:
+      return {ErrorCode::kInvalidArgument, words, {}};
+    default:
+      return {ErrorCode::kIo, words, {}};
+  }
+}
+
+}  // namespace
 
 cli::Flag admin_flag() {
   return {.name = "--admin",
@@ -44,6 +65,17 @@ Result<net::HttpCall> admin_call(const cli::Arguments& arguments, std::string me
              net::make_http_call(std::move(method), arguments.text("--admin") + path));
   if (!key.empty()) call.headers.add("Authorization", "Bearer " + key);
   return call;
+}
+
+Result<net::HttpResponse> config_call(const cli::Arguments& arguments, ConfigCall asked) {
+  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(asked.method), asked.path));
+  call.whole_time_max = std::chrono::seconds(30);
+  call.body = std::move(asked.body);
+  if (!asked.etag.empty()) call.headers.add("If-Match", asked.etag);
+  if (call.method == "PATCH") call.headers.add("Content-Type", "application/merge-patch+json");
+  TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
+  if (response.status == 200) return response;
+  return refused(response);
 }
 
 }  // namespace pelton::apps

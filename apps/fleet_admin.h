@@ -19,4 +19,15 @@ Result<std::string> admin_key(const cli::Arguments& arguments);
 Result<net::HttpCall> admin_call(const cli::Arguments& arguments, std::string method,
                                  const std::string& path);
 
+// About its configuration.
+struct ConfigCall {
+  std::string method = "GET";
+  std::string path = "/v1/config";
+  std::string body = {};
+  std::string etag = {};  // it is for this text only; empty: for any
+};
+// Half a minute at most: a gateway that takes another configuration reads tokenizers. Errors: what
+// the gateway says, kBadConfig (400), kInvalidArgument (404) and kIo.
+Result<net::HttpResponse> config_call(const cli::Arguments& arguments, ConfigCall asked);
+
 }  // namespace pelton::apps

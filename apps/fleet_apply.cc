@@ -3,7 +3,6 @@
 // it reads its own; what is put in force is put in the place of the very text that this was asked
 // about (If-Match).
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -28,41 +27,6 @@ using cli::Flag;
 
 constexpr std::string_view kConfig = "/v1/config";
 constexpr std::string_view kAll = "all";
-constexpr std::chrono::seconds kAnswerMax{30};  // tokenizers are read
-
-struct Call {
-  std::string method = "GET";
-  std::string path{kConfig};
-  std::string body = {};
-  std::string etag = {};  // it is for this text only; empty: for any
-};
-
-Error refused(const net::HttpResponse& response) {
-  const Result<Json> json = Json::parse(response.body);
-  const Json* error = json.ok() ? json->find("error") : nullptr;
-  const std::string words = error == nullptr
-                                ? fmt::format("the gateway answers {}", response.status)
-                                : error->string("message").value_or("no reason was given");
-  switch (response.status) {
-    case 400:
-      return {ErrorCode::kBadConfig, words, {}};
-    case 404:
-      return {ErrorCode::kInvalidArgument, words, {}};
-    default:
-      return {ErrorCode::kIo, words, {}};
-  }
-}
-
-Result<net::HttpResponse> send(const cli::Arguments& arguments, Call asked) {
-  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(asked.method), asked.path));
-  call.whole_time_max = kAnswerMax;
-  call.body = std::move(asked.body);
-  if (!asked.etag.empty()) call.headers.add("If-Match", asked.etag);
-  if (call.method == "PATCH") call.headers.add("Content-Type", "application/merge-patch+json");
-  TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
-  if (response.status == 200) return response;
-  return refused(response);
-}
 
 // What would become of it, and of which text.
 struct Plan {
@@ -71,15 +35,15 @@ struct Plan {
   Json answer;
 };
 
-Result<Plan> plan_of(const cli::Arguments& arguments, Call call) {
-  TRY_ASSIGN(const net::HttpResponse now, send(arguments, {}));
+Result<Plan> plan_of(const cli::Arguments& arguments, ConfigCall call) {
+  TRY_ASSIGN(const net::HttpResponse now, config_call(arguments, {}));
   Plan plan{.etag = std::string(now.headers.get("ETag")), .is_same = call.body == now.body};
   if (arguments.knows("--if-match") && arguments.has("--if-match")) {
     plan.etag = arguments.text("--if-match");
   }
   call.path += "?dry_run=true";
   call.etag = plan.etag;
-  TRY_ASSIGN(const net::HttpResponse response, send(arguments, std::move(call)));
+  TRY_ASSIGN(const net::HttpResponse response, config_call(arguments, std::move(call)));
   TRY_ASSIGN(plan.answer, Json::parse(response.body));
   plan.is_same = plan.answer.boolean("same").value_or(plan.is_same);
   const Json* changes = plan.answer.find("changes");
@@ -131,18 +95,18 @@ std::vector<std::string> removed_by(const Plan& plan) {
 }
 
 // Shown, and then done unless it is only to be shown.
-Result<void> carry_out(const cli::Arguments& arguments, const Plan& plan, Call call) {
+Result<void> carry_out(const cli::Arguments& arguments, const Plan& plan, ConfigCall call) {
   TRY(show(arguments, plan));
   if (arguments.has("--dry-run")) return {};
   call.etag = plan.etag;
-  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, std::move(call)));
+  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, std::move(call)));
   fmt::print(stderr, "in force: {}\n", answer.headers.get("ETag"));
   return {};
 }
 
 Result<void> apply(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
-  Call call{.method = "PUT", .body = std::move(text)};
+  ConfigCall call{.method = "PUT", .body = std::move(text)};
   TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
   const std::vector<std::string> gone = removed_by(plan);
   if (!gone.empty() && !arguments.has("--prune")) {
@@ -177,14 +141,14 @@ std::string object_path(const cli::Arguments& arguments) {
 Result<void> get(const cli::Arguments& arguments) {
   std::string path = object_path(arguments);
   if (arguments.has("--json")) path += "?form=json";
-  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, {.path = std::move(path)}));
+  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, {.path = std::move(path)}));
   fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
   return write_output(arguments.has("--json") ? answer.body + "\n" : answer.body);
 }
 
 Result<void> patch(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::string text, read_input(arguments.text("FILE")));
-  Call call{.method = "PATCH", .path = object_path(arguments), .body = std::move(text)};
+  ConfigCall call{.method = "PATCH", .path = object_path(arguments), .body = std::move(text)};
   TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
   if (plan.is_same) return show(arguments, plan);
   return carry_out(arguments, plan, std::move(call));
@@ -213,7 +177,7 @@ std::string history_path(const cli::Arguments& arguments) {
 }
 
 Result<void> history(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const net::HttpResponse answer, send(arguments, {.path = history_path(arguments)}));
+  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, {.path = history_path(arguments)}));
   if (arguments.has("N")) {
     fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
     return write_output(answer.body);
@@ -230,14 +194,14 @@ Result<void> history(const cli::Arguments& arguments) {
 }
 
 Result<void> revert(const cli::Arguments& arguments) {
-  Call call{.method = "POST", .path = history_path(arguments) + "/revert"};
+  ConfigCall call{.method = "POST", .path = history_path(arguments) + "/revert"};
   TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
   if (plan.is_same) return show(arguments, plan);
   return carry_out(arguments, plan, std::move(call));
 }
 
 Result<void> remove(const cli::Arguments& arguments) {
-  Call call{.method = "DELETE", .path = object_path(arguments)};
+  ConfigCall call{.method = "DELETE", .path = object_path(arguments)};
   TRY_ASSIGN(const Plan plan, plan_of(arguments, call));
   return carry_out(arguments, plan, std::move(call));
 }

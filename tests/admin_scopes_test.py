@@ -55,7 +55,8 @@ class Scopes(unittest.TestCase):
         self.keys.write_text(FILE)
         self.admin = free_port()
         self.config = self.folder / "gateway.toml"
-        self.config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nkeys_file = "{self.keys}"\n[[pool]]\nname = "a"\nmodel = "m"\n'
+        self.config.write_text(f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nkeys_file = "{self.keys}"\n'
+                               f'rollouts_file = "{self.folder / "rollouts.json"}"\n[[pool]]\nname = "a"\nmodel = "m"\n'
                                '[[pool]]\nname = "b"\nmodel = "m"\n[[route]]\nmodel = "m"\nto = [{pool = "a"}, {pool = "b"}]\n[route.rollout]\nname = "v2"\n'
                                'arm = "b"\nsteps = [1, 100]\n[[worker]]\npool = "a"\nurl = "http://127.0.0.1:3"\n')
 
@@ -66,7 +67,7 @@ class Scopes(unittest.TestCase):
                 headers["Authorization"] = f"Bearer {KEYS[role]}"
             link.request(method, path, body, headers)
             answer = link.getresponse()
-            if answer.headers["Content-Type"] == "text/event-stream" and answer.status == 200:
+            if (answer.headers["Content-Type"] or "").startswith("text/event-stream") and answer.status == 200:
                 return answer.status, ""
             return answer.status, answer.read().decode()
         finally:

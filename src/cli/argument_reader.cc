@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -237,7 +238,8 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
     for (size_t i = 0; i < options.size(); ++i) {
       const Flag& flag = verb_.flags[i];
       std::vector<std::string> own = {flag.name};
-      own.insert(own.end(), flag.aliases.begin(), flag.aliases.end());
+      std::ranges::copy_if(flag.aliases, std::back_inserter(own),
+                           [](const std::string& name) { return !is_short_word(name); });
       const std::string names = fmt::format("{}", fmt::join(own, ","));
       if (!flag.negations.empty()) {
         const std::string no = fmt::format("{}", fmt::join(flag.negations, ","));

@@ -144,12 +144,21 @@ class ForeignWords {
              return std::ranges::find(names, name) != names.end();
            });
   }
+  // "-tp=2" as "--tensor-parallel-size=2": CLI11 has no names of one dash and several letters.
+  std::string with_long_name(const std::string& word) const {
+    const std::string name = word.substr(0, word.find('='));
+    if (!is_short_word(name)) return word;
+    const auto meant = std::ranges::find_if(verb_.flags, [&](const Flag& flag) {
+      return std::ranges::find(flag.aliases, name) != flag.aliases.end();
+    });
+    return meant == verb_.flags.end() ? word : meant->name + word.substr(name.size());
+  }
   bool at_value() const { return at_ < words_.size() && !is_flag(words_[at_]); }
 
   void take_native(const std::string& word) {
     has_flag_ = has_flag_ || is_flag(word);
     if (!has_flag_) has_positional_ = true;
-    native_.words.push_back(word);
+    native_.words.push_back(with_long_name(word));
     ++at_;
   }
 
@@ -203,6 +212,10 @@ class ForeignWords {
 };
 
 }  // namespace
+
+bool is_short_word(std::string_view name) {
+  return name.size() > 2 && name[0] == '-' && name[1] != '-';
+}
 
 Result<NativeWords> native_words(const Verb& verb, const std::vector<std::string>& words) {
   TRY_ASSIGN(NativeWords native, ForeignWords(verb, words).read());

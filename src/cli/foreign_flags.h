@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -13,9 +14,13 @@
 namespace pelton::cli {
 
 struct NativeWords {
-  std::vector<std::string> words;  // without the foreign flags
+  // Without the foreign flags, and with the long names of flags that have one like -tp.
+  std::vector<std::string> words;
   std::vector<std::string> notes;  // one line each
 };
+
+// A name of one dash and several letters, as -tp.
+bool is_short_word(std::string_view name);
 
 // `words` behind the verb's name. Errors: kInvalidArgument, naming the flag.
 Result<NativeWords> native_words(const Verb& verb, const std::vector<std::string>& words);

@@ -23,6 +23,17 @@ Verb verb() {
   return serve;
 }
 
+// CLI11 has none of one dash and several letters.
+TEST(ForeignFlags, ShortWordsOfOursBecomeTheirFlags) {
+  Verb serve = verb();
+  serve.flags.push_back(
+      {.name = "--pipeline", .value = "N", .help = "", .aliases = {"--pp", "-pp"}});
+  const auto native = native_words(serve, {"m", "-pp", "2", "-pp=3", "--pp", "4", "-px"});
+  ASSERT_TRUE(native.ok());
+  EXPECT_THAT(native->words,
+              ElementsAre("m", "--pipeline", "2", "--pipeline=3", "--pp", "4", "-px"));
+}
+
 TEST(ForeignFlags, AreTakenWithANoteRefusedOrMoved) {
   const auto native =
       native_words(verb(), {"--model", "m", "--eager", "--port", "3", "--tp=1", "-tp", "1"});
