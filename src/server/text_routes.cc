@@ -66,7 +66,8 @@ class TextGeneration final : public ModelRequest {
              .model = model.shown_name(request_->model),
              .prompt = {},
              .prompt_tokens = static_cast<int64_t>(tokens->size()),
-             .seed = scope.identity.draw_seed(),
+             // Of 53 bits, so that a client whose numbers are doubles can send it again.
+             .seed = scope.identity.draw_seed() >> 11,
              .clock = &scope.services.clock,
              .shows_tokens = asked_.shows_tokens,
              .shows_details = asked_.shows_details};

@@ -94,6 +94,32 @@ TEST_F(TextRoutes, TgisGenerate) {
             "parameters.temperature");
 }
 
+// With the seed that an answer names, be it given or drawn, the same answer comes again.
+TEST(TgisSeed, IsTheOneThatTheAnswerWasSampledWith) {
+  ServerFixture fixture(R"({"rules": [{"when": "", "then": "Hi.<|return|>"},
+      {"when": "check ", "then": [{"checked": 1}, "<|return|>"]}]})",
+                        {});
+  const auto answer = [&](const std::string& seed) {
+    const std::string body =
+        R"({"inputs":"check 7 30","parameters":{"details":true,"do_sample":true,"max_new_tokens":80)" +
+        seed + "}}";
+    return parsed(fixture.post("/generate", body).body);
+  };
+  const auto seed_of = [](const Json& one) { return one.find("details")->integer("seed"); };
+  for (const int64_t seed : {int64_t{1}, int64_t{12'345}, int64_t{9'007'199'254'740'991}}) {
+    EXPECT_EQ(seed_of(answer(fmt::format(R"(,"seed":{})", seed))), seed);
+  }
+  const Json drawn = answer("");
+  ASSERT_EQ(drawn.string("generated_text")->size(), 30u);
+  const int64_t seed = seed_of(drawn).value();
+  EXPECT_LT(seed, int64_t{1} << 53) << "a double holds it";
+  const Json again = answer(fmt::format(R"(,"seed":{})", seed));
+  EXPECT_EQ(again.string("generated_text"), drawn.string("generated_text"));
+  EXPECT_EQ(seed_of(again), seed);
+  EXPECT_NE(answer(fmt::format(R"(,"seed":{})", seed + 1)).string("generated_text"),
+            drawn.string("generated_text"));
+}
+
 // As many events as tokens, and the end with the last of them, whatever ends it.
 TEST_F(TextRoutes, TgisLastTokenHasTheEnd) {
   for (const char* const parameters :
