@@ -235,6 +235,12 @@ class Requests(unittest.TestCase):
         self.assertEqual([slot["id"] for slot in slots], list(range(2 * 128)))
         self.assertEqual(len(slots), sum(len(get("/slots", worker.port)) for worker in fleet.workers))
         self.assertEqual(ask(port, "GET", "/slots?fail_on_no_slot=1")[0], 200)
+        # Since when a model is there the gateway does not know: since its own start, whatever lists it.
+        created = get("/v1/models")["data"][0]["created"]
+        self.assertAlmostEqual(created, time.time(), delta=3600)
+        day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
+        for path in ("/api/tags", "/api/ps"):
+            self.assertEqual(get(path)["models"][0]["modified_at"][:len(day)], day, path)
         # One identity, whoever is asked.
         listed = [get(path, at)["models"] for at in (port, *(worker.port for worker in fleet.workers)) for path in ("/api/tags", "/api/ps")]
         self.assertEqual({one["name"]: one["digest"] for one in listed[0]}.keys(), {"pelton-box"})
@@ -248,6 +254,35 @@ class Requests(unittest.TestCase):
         for path in ("/v1/chat/completions", "/v1/embeddings", "/api/chat", "/completion"):
             status, text = ask(port, "POST", path)
             self.assertEqual((status, "not valid JSON" in text), (400, True), text)
+
+    def test_a_free_slot_is_asked_for_by_any_value(self):
+        fleet = self.fleet(1, script={**gateway_fixture.SCRIPT, "slots": 1})
+        link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+        link.request("POST", CHAT, json.dumps({"model": "pelton-box", "stream": True, "messages": [
+            {"role": "user", "content": "think 5 1500 please"}]}), {"Content-Type": "application/json"})
+        answer = link.getresponse()
+        answer.readline()  # it is running
+        for port in (fleet.workers[0].port, fleet.gateway.port):
+            self.wait(lambda: ask(port, "GET", "/slots?fail_on_no_slot=1")[0] == 503)  # noqa: B023
+            for value, status in (("=true", 503), ("=0", 503), ("=", 200), ("", 200)):
+                self.assertEqual(ask(port, "GET", "/slots?fail_on_no_slot" + value)[0], status, value)
+        answer.close()
+        link.close()
+
+    def test_a_path_that_is_known_by_another_method_is_405(self):
+        fleet = self.fleet(1)
+        for port in (fleet.workers[0].port, fleet.gateway.port):
+            for method, path, allowed in (("GET", "/api/chat", "POST"), ("GET", "/completion", "POST"), ("DELETE", "/generate", "POST"),
+                                          ("DELETE", "/api/tags", "GET, HEAD"), ("PUT", "/slots", "GET, HEAD")):
+                link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                link.request(method, path)
+                answer = link.getresponse()
+                text = answer.read().decode()
+                link.close()
+                self.assertEqual((answer.status, answer.headers["Allow"]), (405, allowed), (method, path, text))
+                if path.startswith("/api/"):
+                    self.assertIsInstance(json.loads(text)["error"], str)
+            self.assertEqual(ask(port, "GET", "/api/pull")[0], 404)
 
     def test_stored_responses_are_found_where_they_were_made(self):
         fleet = self.fleet(3)

@@ -129,7 +129,8 @@ void OllamaAnswer::close_call() {
 
 void OllamaAnswer::end(size_t, const engine::StreamEnd& end) {
   add(turn_.end(end));
-  if (!turn_.stopped()) held_logprobs_.release(SIZE_MAX, logprobs_);
+  // Half a code point's tokens may stand at the very end, with no text of their own.
+  if (!turn_.stopped()) held_logprobs_.release(turn_.content_out() + 1, logprobs_);
   close_call();
   const bool by_length = !turn_.stopped() && turn_.reply().finish == chat::ReplyFinish::kLength;
   access::GenerationFacts facts;

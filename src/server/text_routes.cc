@@ -230,7 +230,8 @@ void llama_slots(Call call, Services& services) {
   const std::array<api::LlamaSlots, 1> all = {{{.count = model->engine.capacity().sequences_max,
                                                 .running = model->engine.stats().running,
                                                 .context_tokens = model->context_limit()}}};
-  const bool must_be_free = net::query_value(call.request.query, "fail_on_no_slot") == "1";
+  const bool must_be_free =
+      !net::query_value(call.request.query, "fail_on_no_slot").value_or("").empty();
   if (must_be_free && !api::has_free_slot(all)) return call.send(api::no_free_slot());
   call.send(json_reply(api::llama_slots_body(all)));
 }

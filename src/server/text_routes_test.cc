@@ -189,7 +189,18 @@ TEST_F(TextRoutes, AModalityThatIsMissingIsNoUnknownAddress) {
     const Json answer = ask(path, "{}", 501);
     EXPECT_EQ(answer.find("error")->string("code"), "modality_not_supported") << path;
   }
-  EXPECT_EQ(fixture_.get("/v1/realtime").status, 501);
+  for (const char* const path :
+       {"/v1/images/edits", "/v1/videos/video_1/remix", "/v1/realtime/client_secrets",
+        "/v1/realtime/sessions", "/v1/realtime/calls"}) {
+    const Json answer = ask(path, "{}", 501);
+    EXPECT_EQ(answer.find("error")->string("code"), "modality_not_supported") << path;
+  }
+  for (const char* const path :
+       {"/v1/realtime", "/v1/videos", "/v1/videos/video_1", "/v1/videos/video_1/content"}) {
+    const net::HttpResponse answer = fixture_.get(path);
+    EXPECT_EQ(answer.status, 501) << path;
+    EXPECT_THAT(answer.body, HasSubstr("modality_not_supported")) << path;
+  }
 }
 
 TEST_F(TextRoutes, PoolingIsEmbeddingsByOtherNames) {
