@@ -235,6 +235,12 @@ class Requests(unittest.TestCase):
         self.assertEqual([slot["id"] for slot in slots], list(range(2 * 128)))
         self.assertEqual(len(slots), sum(len(get("/slots", worker.port)) for worker in fleet.workers))
         self.assertEqual(ask(port, "GET", "/slots?fail_on_no_slot=1")[0], 200)
+        # Since when a model is there the gateway does not know: since its own start, whatever lists it.
+        created = get("/v1/models")["data"][0]["created"]
+        self.assertAlmostEqual(created, time.time(), delta=3600)
+        day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
+        for path in ("/api/tags", "/api/ps"):
+            self.assertEqual(get(path)["models"][0]["modified_at"][:len(day)], day, path)
         # One identity, whoever is asked.
         listed = [get(path, at)["models"] for at in (port, *(worker.port for worker in fleet.workers)) for path in ("/api/tags", "/api/ps")]
         self.assertEqual({one["name"]: one["digest"] for one in listed[0]}.keys(), {"pelton-box"})
@@ -248,6 +254,35 @@ class Requests(unittest.TestCase):
         for path in ("/v1/chat/completions", "/v1/embeddings", "/api/chat", "/completion"):
             status, text = ask(port, "POST", path)
             self.assertEqual((status, "not valid JSON" in text), (400, True), text)
+
+    def test_a_free_slot_is_asked_for_by_any_value(self):
+        fleet = self.fleet(1, script={**gateway_fixture.SCRIPT, "slots": 1})
+        link = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=30)
+        link.request("POST", CHAT, json.dumps({"model": "pelton-box", "stream": True, "messages": [
+            {"role": "user", "content": "think 5 1500 please"}]}), {"Content-Type": "application/json"})
+        answer = link.getresponse()
+        answer.readline()  # it is running
+        for port in (fleet.workers[0].port, fleet.gateway.port):
+            self.wait(lambda: ask(port, "GET", "/slots?fail_on_no_slot=1")[0] == 503)  # noqa: B023
+            for value, status in (("=true", 503), ("=0", 503), ("=", 200), ("", 200)):
+                self.assertEqual(ask(port, "GET", "/slots?fail_on_no_slot" + value)[0], status, value)
+        answer.close()
+        link.close()
+
+    def test_a_path_that_is_known_by_another_method_is_405(self):
+        fleet = self.fleet(1)
+        for port in (fleet.workers[0].port, fleet.gateway.port):
+            for method, path, allowed in (("GET", "/api/chat", "POST"), ("GET", "/completion", "POST"), ("DELETE", "/generate", "POST"),
+                                          ("DELETE", "/api/tags", "GET, HEAD"), ("PUT", "/slots", "GET, HEAD")):
+                link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                link.request(method, path)
+                answer = link.getresponse()
+                text = answer.read().decode()
+                link.close()
+                self.assertEqual((answer.status, answer.headers["Allow"]), (405, allowed), (method, path, text))
+                if path.startswith("/api/"):
+                    self.assertIsInstance(json.loads(text)["error"], str)
+            self.assertEqual(ask(port, "GET", "/api/pull")[0], 404)
 
     def test_stored_responses_are_found_where_they_were_made(self):
         fleet = self.fleet(3)
@@ -315,6 +350,7 @@ class Requests(unittest.TestCase):
         self.wait(lambda: ask(other.port, "GET", "/ready")[0] == 200)
         made = [self.upload(fleet.gateway.port, number) for number in range(6)]
         self.assertGreater(len([row for row in fleet.rows() if row["requests"] > 0]), 1, "not all at one")
+        batches = []
         for number, file in enumerate(made):
             # Known here, and at another gateway, which knows of none.
             port = (fleet.gateway.port, other.port)[number % 2]
@@ -322,6 +358,7 @@ class Requests(unittest.TestCase):
             status, text = ask(port, "POST", "/v1/batches", {"input_file_id": file, "endpoint": CHAT, "completion_window": "24h"})
             self.assertEqual(status, 200, text)
             batch, found = json.loads(text)["id"], []
+            batches.append(batch)
 
             def is_over():
                 found[:] = [json.loads(ask(fleet.gateway.port, "GET", f"/v1/batches/{batch}")[1])]
@@ -331,8 +368,46 @@ class Requests(unittest.TestCase):
             self.assertEqual(status, 200, text)
             self.assertEqual(json.loads(text)["response"]["body"]["choices"][0]["message"]["content"], letters(3, number, 8))
         self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/files/file-nobody")[0], 404)
+        self.check_a_worker_that_is_away_keeps_them(fleet, other, made[0], batches[0])
         status, text = ask(fleet.gateway.port, "GET", "/v1/batches")
         self.assertEqual((status, json.loads(text)["error"]["code"]), (501, "not_supported"))
+
+    def check_a_worker_that_is_away_keeps_them(self, fleet, other, file, batch):
+        """That others do not have them is no answer, neither where their worker is known nor where it is not."""
+        def status_at(port, method, path, body=None):
+            link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            link.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+            answer = link.getresponse()
+            text = answer.read().decode()
+            link.close()
+            if answer.status == 503:
+                self.assertEqual(json.loads(text)["error"]["code"], "worker_away", text)
+                self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
+            return answer.status
+
+        asked = [("GET", f"/v1/files/{file}", None), ("GET", f"/v1/files/{file}/content", None), ("GET", f"/v1/batches/{batch}", None),
+                 ("POST", f"/v1/batches/{batch}/cancel", None),
+                 ("POST", "/v1/batches", {"input_file_id": file, "endpoint": CHAT, "completion_window": "24h"})]
+        late = gateway_fixture.Process("gateway", "--config", self.other_config(fleet))  # knows of none
+        self.addCleanup(late.end)
+        ports = (fleet.gateway.port, other.port, late.port)
+        self.wait(lambda: ask(late.port, "GET", "/ready")[0] == 200)
+        home = next(i for i, worker in enumerate(fleet.workers) if ask(worker.port, "GET", f"/v1/files/{file}")[0] == 200)
+        fleet.kill(home)
+        for port in ports:
+            for method, path, body in asked:
+                self.assertEqual(status_at(port, method, path, body), 503, (method, path))
+        self.assertEqual(status_at(late.port, "GET", "/v1/files/file-nobody"), 503, "who is away may have it")
+        fleet.start(home)
+        fleet.wait_for(3)
+        for port in ports:
+            self.wait(lambda: status_at(port, "GET", f"/v1/batches/{batch}") == 200)  # noqa: B023
+            self.assertEqual(json.loads(ask(port, "GET", f"/v1/batches/{batch}")[1])["status"], "completed")
+            self.wait(lambda: status_at(port, "GET", "/v1/files/file-nobody") == 404)  # noqa: B023
+        # Its own worker knows best that it is there no more, whoever else is away.
+        self.assertEqual(ask(fleet.gateway.port, "DELETE", f"/v1/files/{file}")[0], 200)
+        fleet.kill((home + 1) % 3)
+        self.assertEqual(status_at(fleet.gateway.port, "GET", f"/v1/files/{file}"), 404)
 
     def test_a_running_answer_is_controlled_where_it_runs(self):
         fleet = self.fleet(3)

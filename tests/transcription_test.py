@@ -407,7 +407,7 @@ class Transcription(unittest.TestCase):
 
     def test_each_kind_of_model_refuses_the_other_kinds_routes(self):
         status, _, text = self.server.post("/v1/audio/transcriptions", self.talk, model="pelton-box")
-        self.assertEqual((status, error_of(text)["param"]), (400, "model"), text)
+        self.assertEqual((status, error_of(text)["param"], error_of(text)["code"]), (501, "model", "modality_not_supported"), text)
         self.assertIn("pelton-box", error_of(text)["message"])
         for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
                            ("/v1/completions", {"prompt": "hi"}), ("/v1/embeddings", {"input": "hi"}),
@@ -533,7 +533,7 @@ class Gateway(unittest.TestCase):
             self.assertEqual(status, 200, text)
             self.assertIn("transcript.text.done", text)
             status, _, text = gateway.post("/v1/audio/transcriptions", file, model="pelton-box")
-            self.assertEqual((status, error_of(text)["param"]), (400, "model"), text)
+            self.assertEqual((status, error_of(text)["param"]), (501, "model"), text)
             status, _, text = gateway.post("/v1/audio/transcriptions", file, model="nobody")
             self.assertEqual(status, 404, text)
 

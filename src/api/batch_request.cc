@@ -138,6 +138,10 @@ Result<BatchRequest> parse_batch_request(std::string_view body, const RequestLim
 
 std::variant<BatchLine, BatchLineError> parse_batch_line(std::string_view text,
                                                          std::string_view endpoint) {
+  // A byte order mark: files of PowerShell and Excel begin with it, and such as were joined have it
+  // within.
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
   Result<Json> json = parse_object(text);
   if (!json.ok()) {
     return line_error(

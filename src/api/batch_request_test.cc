@@ -32,6 +32,17 @@ TEST(BatchLine, GivesTheRequestAtTheLowestPriority) {
   EXPECT_TRUE(line->has_timeout);
 }
 
+// As files of PowerShell and Excel begin.
+TEST(BatchLine, MayBeginWithAByteOrderMark) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const auto parsed = parse_batch_line(mark + line_of(R"("body":{"model":"m"})"), "");
+  const auto* const line = std::get_if<BatchLine>(&parsed);
+  ASSERT_NE(line, nullptr);
+  EXPECT_EQ(line->custom_id, "a");
+  EXPECT_EQ(refused(mark + mark + line_of(R"("body":{})")).code, "invalid_json_line");
+  EXPECT_EQ(refused("\xEF\xBB" + line_of(R"("body":{})")).code, "invalid_json_line");
+}
+
 TEST(BatchLine, SaysWhatIsWrongByOpenAisCodes) {
   EXPECT_EQ(refused("{").code, "invalid_json_line");
   EXPECT_EQ(refused("[]").code, "invalid_json_line");

@@ -19,7 +19,7 @@ struct LlamaSlots {
 // One list, numbered through.
 std::string llama_slots_body(std::span<const LlamaSlots> all);
 bool has_free_slot(std::span<const LlamaSlots> all);
-// For whoever asks with "fail_on_no_slot=1".
+// For whoever asks with "fail_on_no_slot", whatever it is, as llama.cpp reads it.
 ApiError no_free_slot();
 
 }  // namespace pelton::api

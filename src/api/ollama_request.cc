@@ -75,6 +75,34 @@ void read_sampling(const Fields& fields, Json& body, OllamaRequest& request) {
   request.shows_thinking = *think != Json(false);
 }
 
+// So many likeliest tokens are shown beside each; none: log-probabilities are not asked for.
+std::optional<int64_t> read_logprobs(const Fields& fields, const RequestLimits& limits) {
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const int64_t top =
+      fields.integer("top_logprobs", {.low = 0, .high = limits.top_logprobs_max}).value_or(0);
+  if (wanted) return top;
+  if (top > 0) {
+    fields.refuse("top_logprobs", "'top_logprobs' is only allowed with 'logprobs': true");
+  }
+  return std::nullopt;
+}
+
+void ask_logprobs(bool is_chat, std::optional<int64_t> top, Json& body) {
+  if (!top) return;
+  if (is_chat) {
+    body.set("logprobs", true);
+    body.set("top_logprobs", *top);
+  } else {
+    body.set("logprobs", *top);
+  }
+}
+
+// Either way what does not fit is refused, and an answer that fills the context ends with it.
+void take_overflow(const Fields& fields) {
+  static_cast<void>(fields.boolean("truncate"));
+  static_cast<void>(fields.boolean("shift"));
+}
+
 bool is_empty(const Json* value) {
   return value == nullptr || (value->is_string() && value->as_string().empty()) ||
          (value->is_array() && value->as_array().empty());
@@ -82,7 +110,7 @@ bool is_empty(const Json* value) {
 
 void refuse_images(const Fields& fields) {
   if (!is_empty(fields.find("images"))) {
-    fields.refuse_unsupported("images", "images: this server's models read text");
+    fields.refuse_unsupported("images", "images");
   }
 }
 
@@ -223,10 +251,13 @@ Result<OllamaRequest> parse_ollama_chat(std::string_view text, const RequestLimi
   const Json* const messages = fields.array("messages", kMessagesMax);
   const Json* const tools = fields.array("tools", kMessagesMax);
   if (!is_empty(tools)) body.set("tools", *tools);
+  const std::optional<int64_t> top_logprobs = read_logprobs(fields, limits);
+  take_overflow(fields);
   refuse_unknown(fields, "field of /api/chat");
   if (is_empty(messages)) {
     load_only(fields, body, request);
   } else {
+    ask_logprobs(request.is_chat, top_logprobs, body);
     body.set("messages", translated_messages(fields, messages->as_array()));
   }
   if (complaint) return std::move(*complaint);
@@ -253,6 +284,8 @@ Result<OllamaRequest> parse_ollama_generate(std::string_view text, const Request
   if (!is_empty(fields.find("context"))) {
     fields.refuse_unsupported("context", "a context of tokens (send the messages to /api/chat)");
   }
+  const std::optional<int64_t> top_logprobs = read_logprobs(fields, limits);
+  take_overflow(fields);
   refuse_unknown(fields, "field of /api/generate");
   const bool has_suffix = suffix != nullptr && !suffix->empty();
   request.is_chat = has_chat && !raw && !has_suffix;
@@ -277,6 +310,7 @@ Result<OllamaRequest> parse_ollama_generate(std::string_view text, const Request
   } else {
     complete(fields, body);
   }
+  if (!request.loads) ask_logprobs(request.is_chat, top_logprobs, body);
   if (complaint) return std::move(*complaint);
   request.body = body.dump();
   return request;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -49,6 +50,32 @@ TEST(OllamaRequest, RefusesByName) {
   EXPECT_EQ(field_of(R"({"messages":[{"role":"assistant","tool_calls":[{}]}]})"),
             "messages[0].tool_calls[0].function");
   EXPECT_EQ(field_of(R"({"messages":[{"role":"user","content":"a"}],"think":3})"), "think");
+}
+
+// What fills the context ends there and what does not fit is refused, whatever of these is said.
+TEST(OllamaRequest, DefaultsMayBeSaidAloud) {
+  for (const char* const value : {"true", "false", "null"}) {
+    const std::string more = fmt::format(R"("truncate":{0},"shift":{0})", value);
+    EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":"a"}],)" + more + "}"),
+              R"({"stream":true,"messages":[{"role":"user","content":"a"}]})");
+    EXPECT_TRUE(parse_ollama_generate(R"({"prompt":"a",)" + more + "}", {}, true).ok()) << value;
+  }
+  EXPECT_EQ(field_of(R"({"messages":[{"role":"user","content":"a"}],"shift":1})"), "shift");
+}
+
+TEST(OllamaRequest, LogProbabilitiesAreAskedForInTheOthersWords) {
+  EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":"a"}],"logprobs":true})"),
+            R"({"stream":true,"logprobs":true,"top_logprobs":0,)"
+            R"("messages":[{"role":"user","content":"a"}]})");
+  EXPECT_EQ(
+      chat(R"({"messages":[{"role":"user","content":"a"}],"logprobs":false,"top_logprobs":0})"),
+      R"({"stream":true,"messages":[{"role":"user","content":"a"}]})");
+  const std::string_view raw = R"({"prompt":"a","raw":true,"logprobs":true,"top_logprobs":4})";
+  EXPECT_EQ(parse_ollama_generate(raw, {}, true)->body,
+            R"({"stream":true,"prompt":"a","num_predict":-1,"logprobs":4})");
+  EXPECT_EQ(field_of(R"({"messages":[{"role":"user","content":"a"}],"top_logprobs":1})"),
+            "top_logprobs");
+  EXPECT_EQ(field_of(R"({"messages":[{"role":"user","content":"a"}],"logprobs":2})"), "logprobs");
 }
 
 TEST(OllamaRequest, WithoutMessagesTheModelIsLoaded) {

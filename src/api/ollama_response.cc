@@ -77,6 +77,10 @@ void append_ollama_object(const OllamaHead& head, int64_t created_ms, const Olla
     writer.key("response").string(piece.content);
     if (!piece.thinking.empty()) writer.key("thinking").string(piece.thinking);
   }
+  if (!piece.logprobs.empty()) {
+    writer.key("logprobs");
+    write_token_logprobs(writer, piece.logprobs);
+  }
   if (end == nullptr) {
     writer.key("done").boolean(false);
   } else {

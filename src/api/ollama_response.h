@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/answer_extras.h"
+#include "api/logprobs.h"
 
 namespace pelton::api {
 
@@ -24,6 +25,7 @@ struct OllamaPiece {
   std::string_view content;
   std::string_view thinking;
   std::span<const OllamaCall> calls;
+  std::span<const TokenLogprobs> logprobs = {};  // of the content's tokens; none: not asked for
 };
 struct OllamaEnd {
   std::string_view reason;  // "stop", "length", "load", "unload"

@@ -128,7 +128,7 @@ constexpr DocumentedField kFields[] = {
     {"logits_processors", kChanges, "", "array", "vllm", R"(["a.b"])"},
     {"logprob_start_len", kChanges, "-1", "integer array", "sglang", "0"},
     {"logprob_token_ids", kChanges, "", "array", "vllm", "[72]"},
-    {"logprobs", kText, "", "boolean integer", "openai vllm sglang llama.cpp tgi", "true"},
+    {"logprobs", kText, "", "boolean integer", "openai vllm sglang llama.cpp tgi ollama", "true"},
     {"lora", kChanges, "", "array", "llama.cpp", R"([{"id":0,"scale":0.5}])"},
     {"lora_path", kChanges, "", "string array", "sglang", R"("a")"},
     {"lora_request", kChanges, "", "object string", "vllm", R"({"lora_name":"a"})"},
@@ -260,6 +260,8 @@ constexpr DocumentedField kFields[] = {
      "auto default flex priority scale standard standard_only"},
     {"session_id", kNone, "", "string", "vllm", R"("s1")", "..1024"},
     {"session_params", kChanges, "", "object array", "sglang", R"({"id":"s"})"},
+    // A context that is full ends the answer.
+    {"shift", kNone, "", "boolean", "ollama", "true"},
     {"skip_special_tokens", kChanges, "true", "boolean", "vllm sglang", "false"},
     {"softmax", kChanges, "", "boolean", "vllm", "true"},
     // The vocabulary puts none.
@@ -315,7 +317,7 @@ constexpr DocumentedField kFields[] = {
      R"([{"type":"function","function":{"name":"f"}}])"},
     {"top_a", kChanges, "0", "number", "sglang", "0.5"},
     {"top_k", kText, "-1 0", "integer", "anthropic vllm sglang llama.cpp tgi ollama", "5"},
-    {"top_logprobs", kText, "0", "integer", "openai vllm sglang llama.cpp tgi", "2"},
+    {"top_logprobs", kText, "0", "integer", "openai vllm sglang llama.cpp tgi ollama", "2"},
     {"top_logprobs_num", kChanges, "0", "integer array", "sglang", "2"},
     {"top_n", kChanges, "", "integer", "vllm cohere", "1"},
     {"top_n_sigma", kText, "-1 0", "number", "llama.cpp", "1.5"},

@@ -188,6 +188,10 @@ Result<TextRequest> parse_any_generate(std::string_view text, const RequestLimit
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   const bool is_tgi = fields.find("inputs") != nullptr;
+  for (const char* const other : {"text", "input_ids"}) {
+    if (!is_tgi || fields.find(other) == nullptr) continue;
+    fields.refuse(other, fmt::format("'{}' is SGLang's and 'inputs' TGI's: one of them", other));
+  }
   if (!is_tgi && fields.find("text") == nullptr && fields.find("input_ids") == nullptr) {
     fields.refuse("inputs", "'inputs' (TGI's), or 'text' or 'input_ids' (SGLang's), is missing");
   }

@@ -46,6 +46,7 @@ TEST(TextRequest, SglangsBySamplingParams) {
   EXPECT_EQ(generate(R"({"text":["a","b"]})"), "text");
   EXPECT_EQ(generate(R"({"text":"a","input_ids":[1]})"), "input_ids");
   EXPECT_EQ(generate(R"({"text":"a","return_logprob":true})"), "return_logprob");
+  EXPECT_EQ(generate(R"({"text":"a","inputs":"b"})"), "text") << "which server's is it?";
   EXPECT_EQ(generate(R"({"text":"a","sampling_params":{"n":2}})"), "sampling_params.n");
 }
 

@@ -275,6 +275,13 @@ bool wakes_a_replica(const net::HttpRequest& request) {
          std::ranges::find(kOtherBodies, path) != std::end(kOtherBodies);
 }
 
+std::string_view methods_of_path(std::string_view path) {
+  constexpr std::string_view kRead[] = {"/health",      "/v1/health", "/ready",  "/health/ready",
+                                        "/health/live", "/api/tags",  "/api/ps", "/slots"};
+  if (std::ranges::find(kRead, path) != std::end(kRead)) return "GET, HEAD";
+  return std::ranges::find(kJsonPaths, path) != std::end(kJsonPaths) ? "POST" : "";
+}
+
 bool lacks_its_body(const net::HttpRequest& request) {
   return request.method == "POST" && request.body.empty() &&
          std::ranges::find(kJsonPaths, std::string_view(request.path)) != std::end(kJsonPaths);

@@ -44,6 +44,10 @@ bool asks_for_work(const net::HttpRequest& request);
 // is to keep. Whatever else there is, unknown paths among it, starts nothing.
 bool wakes_a_replica(const net::HttpRequest& request);
 
+// The methods that a path is known by here, as "Allow" lists them; empty: none is known, as of all
+// that workers alone know.
+std::string_view methods_of_path(std::string_view path);
+
 // It has no body where workers read one of JSON.
 bool lacks_its_body(const net::HttpRequest& request);
 

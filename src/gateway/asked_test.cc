@@ -19,6 +19,19 @@ net::HttpRequest request(std::string method, std::string path, std::string body 
           .remote = {}};
 }
 
+TEST(Asked, APathIsKnownByItsMethods) {
+  for (const char* const path : {"/api/chat", "/completion", "/generate", "/tokenize"}) {
+    EXPECT_EQ(methods_of_path(path), "POST") << path;
+  }
+  for (const char* const path : {"/api/tags", "/api/ps", "/slots", "/health", "/v1/health"}) {
+    EXPECT_EQ(methods_of_path(path), "GET, HEAD") << path;
+  }
+  for (const char* const path :
+       {"/", "/api", "/api/pull", "/metrics", "/server_info", "/api/chat/"}) {
+    EXPECT_EQ(methods_of_path(path), "") << path;
+  }
+}
+
 TEST(Asked, AModelIsNamedByABodyOrAMessage) {
   const auto model = [](std::string path, std::string body) {
     const Result<std::string> asked =

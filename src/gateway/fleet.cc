@@ -501,6 +501,17 @@ bool Fleet::has_pool(std::string_view pool) const {
   return find_pool(pool) != nullptr;
 }
 
+bool Fleet::has_worker_beside(std::string_view pool, const std::set<size_t>& workers) const {
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker* const worker = workers_[i].get();
+    if (worker == nullptr || worker->config.pool != pool || worker->leaves) continue;
+    if (worker->kind == WorkerKind::kRegion || !cluster::decodes(worker->role)) continue;
+    if (!workers.contains(i)) return true;
+  }
+  return false;
+}
+
 bool Fleet::is_gone(std::string_view host, int port) const {
   std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(workers_, [&](const std::unique_ptr<Worker>& worker) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -282,6 +283,8 @@ class Fleet {
   // The pool that the worker is in now; empty: it has gone.
   std::string pool_of(const Assignment& assignment) const;
   bool has_pool(std::string_view pool) const;
+  // The pool has a worker, ready or not, that is none of these. Other regions do not count.
+  bool has_worker_beside(std::string_view pool, const std::set<size_t>& workers) const;
   // Names of blocks that workers are known to hold, and those that made room for others.
   struct IndexSize {
     size_t names = 0;

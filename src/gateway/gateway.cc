@@ -58,6 +58,18 @@ bool is_forwarded(const net::HttpRequest& request) {
          std::ranges::find(kOfOtherApis, request.path) != kOfOtherApis.end();
 }
 
+// A path that is not there, or not by this method.
+net::HttpResponse unknown_route(const net::HttpRequest& request, std::string_view request_id) {
+  const std::string_view methods = methods_of_path(request.path);
+  if (methods.empty()) {
+    return error_answer(request.path, api::not_found(request.method, request.path), request_id);
+  }
+  net::HttpResponse refused =
+      error_answer(request.path, api::method_not_allowed(request.method, request.path), request_id);
+  refused.headers.add("Allow", std::string(methods));
+  return refused;
+}
+
 // As a request's own name may be: it stands in headers and log lines.
 bool is_plain(std::string_view id) {
   if (id.empty() || id.size() > 128) return false;
@@ -142,6 +154,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       clock_(clock),
       log_(log),
       begun_ns_(clock.now_ns()),
+      begun_s_(clock.unix_ms() / 1000),
       knows_salts_(!options.salt_secret.empty()),
       access_control_(
           std::move(options.keys),
@@ -253,15 +266,10 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
     if (!own->headers.has("x-request-id")) own->headers.add("x-request-id", request_id);
     return exchange->send(*std::move(own));
   }
-  if (is_open(request.path)) {
-    net::HttpResponse refused = error_answer(
-        request.path, api::method_not_allowed(request.method, request.path), request_id);
-    refused.headers.add("Allow", "GET, HEAD");
-    return exchange->send(std::move(refused));
-  }
+  if (is_open(request.path)) return exchange->send(unknown_route(request, request_id));
   if (!caller.principal) return refuse(api::bad_api_key());
   if (!is_forwarded(request) || rpc::is_grpc_method(request.path)) {
-    return refuse(api::not_found(request.method, request.path));
+    return exchange->send(unknown_route(request, request_id));
   }
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange);
@@ -627,7 +635,8 @@ std::vector<api::ModelCard> Gateway::models(const Asker& asker) const {
       const bool is_there =
           std::ranges::any_of(cards, [&](const auto& card) { return card.id == model; });
       if (is_there || !may_use(settings->config, asker, pool, model)) continue;
-      cards.push_back({.id = model, .root = pool.models.front(), .context_max = context});
+      cards.push_back(
+          {.id = model, .root = pool.models.front(), .created = begun_s_, .context_max = context});
       if (!announced) continue;
       cards.back().state = autoscaler::pool_phase_name(announced->phase);
       cards.back().eta_s = announced->eta_s;
@@ -638,7 +647,11 @@ std::vector<api::ModelCard> Gateway::models(const Asker& asker) const {
       if (is_there || !may_use(settings->config, asker, pool, adapter)) continue;
       // Of a pool of several models it is not known whose it is.
       const std::string parent = pool.models.size() == 1 ? pool.models.front() : "";
-      cards.push_back({.id = adapter, .root = adapter, .parent = parent, .context_max = context});
+      cards.push_back({.id = adapter,
+                       .root = adapter,
+                       .parent = parent,
+                       .created = begun_s_,
+                       .context_max = context});
     }
   }
   return cards;

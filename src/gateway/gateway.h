@@ -301,6 +301,7 @@ class Gateway {
   const base::Clock& clock_;
   base::Log& log_;
   const int64_t begun_ns_;
+  const int64_t begun_s_;  // since 1970: what lists say of models, whose workers know better
   mutable std::atomic<bool> was_complete_ = false;  // each pool has had workers
   const bool knows_salts_;                          // of tenants' blocks
   access::AccessControl access_control_;

@@ -82,7 +82,8 @@ net::HttpResponse Gateway::llama_slots(const net::HttpRequest& request, const As
                    .running = row.load.running,
                    .context_tokens = row.record.context_tokens});
   }
-  const bool must_be_free = net::query_value(request.query, "fail_on_no_slot") == "1";
+  const bool must_be_free =
+      !net::query_value(request.query, "fail_on_no_slot").value_or("").empty();
   if (must_be_free && !api::has_free_slot(all)) {
     return error_answer(request.path, api::no_free_slot(), "");
   }

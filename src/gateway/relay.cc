@@ -30,19 +30,6 @@ constexpr int kAlreadyBegun = 425;
 constexpr size_t kWholeMax = size_t{256} << 20;
 constexpr std::string_view kSpeech = "/v1/audio/speech";
 
-// The worker has not what its request speaks of; another one may have.
-bool is_unknown_id(const net::HttpResponse& answer) {
-  if (answer.status == 404) return true;
-  return answer.status == 400 &&
-         (answer.body.find("previous_response_not_found") != std::string::npos ||
-          answer.body.find("\"Item with id '") != std::string::npos);
-}
-
-bool keeps_what_is_stored(std::string_view path) {
-  const bool is_bytes = path.ends_with("/content");  // a client's own
-  return !is_bytes && (path.starts_with("/v1/files") || path.starts_with("/v1/batches"));
-}
-
 // The worker has the adapter no more, or another version than the answer began with; another one
 // may.
 bool is_unknown_adapter(const net::HttpResponse& answer) {
@@ -230,15 +217,7 @@ void Relay::wait_for_worker() {
   if (request_.gate && !waits_for_trial_ && !overdue && is_empty) return hold();
   if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
   if (refusal_ && !begun()) {
-    // Others do not have it, and who does has not been heard.
-    const bool is_away =
-        request_.media && request_.home && refusal_->status == 404 &&
-        services_.fleet.pool_of(
-            {.worker = request_.home->worker, .serial = request_.home->serial}) == request_.pool;
-    if (is_away) {
-      return give_up(503, "worker_away",
-                     "the worker that has this video does not answer just now; ask again");
-    }
+    if (refuse_away()) return;
     if (request_.other_pools.empty()) return send_refusal();
     change_pool(std::move(request_.other_pools.back()));
     request_.other_pools.pop_back();
@@ -402,19 +381,6 @@ void Relay::note_progress() {
   }
 }
 
-void Relay::note_home(const std::string& id) {
-  services_.homes.note(
-      id, {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
-}
-
-// Who has made it is asked for it later.
-void Relay::note_response(std::string_view bytes) {
-  if (!response_id_.empty() || bytes.empty() || request_.http.path != "/v1/responses") return;
-  response_id_ = response_id_of(bytes);
-  if (response_id_.empty()) return;
-  note_home(response_id_);
-}
-
 bool Relay::relay(AnswerUpdate& update) {
   note_response(update.bytes);
   if (update.head) {
@@ -459,11 +425,8 @@ bool Relay::relay(AnswerUpdate& update) {
 }
 
 void Relay::send_whole(net::HttpResponse answer) {
-  // Who has begun a video knows best that it is there no more.
-  const bool is_final = request_.media && request_.home &&
-                        request_.home->worker == assignment_.worker &&
-                        request_.home->serial == assignment_.serial;
-  if (request_.speaks_of_id && !is_final && is_unknown_id(answer)) {
+  if (is_unknown_here(answer)) {
+    lacks_id_.insert(assignment_.worker);
     refusal_ = std::move(answer);
     return end_attempt(Failure::kUnknown, "it has nothing of that id");
   }
@@ -500,9 +463,7 @@ void Relay::send_whole(net::HttpResponse answer) {
   }
   if (request_.media && !note_video(answer)) return;
   if (answer.status == 200) note_served();
-  if (answer.status == 200 && keeps_what_is_stored(request_.http.path)) {
-    for (const std::string& id : stored_ids_of(answer.body)) note_home(id);
-  }
+  note_stored(answer);
   close(Fleet::Outcome::kServed);
   ++services_.counters.answered;
   note_over(answer.status < 400 ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kClientError,

@@ -227,7 +227,12 @@ class Relay final : public WorkerListener,
   bool apply(AnswerUpdate update);
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
+  // Of what one worker has, by its id (relay_home.cc).
+  bool is_unknown_here(const net::HttpResponse& answer) const;
+  bool is_kept_elsewhere() const;
+  bool refuse_away();  // false: it was not refused
   void note_response(std::string_view bytes);
+  void note_stored(const net::HttpResponse& answer);
   void note_home(const std::string& id);
   void note_progress();
   void note_served();
@@ -283,7 +288,9 @@ class Relay final : public WorkerListener,
   std::optional<Quarantine::InFlight> in_flight_;  // until its attempt is known to be harmless
   std::vector<size_t> tried_;                      // since the last progress
   std::set<size_t> lacks_adapter_;                 // they said, of an answer that had begun
-  std::vector<std::string> lost_at_;               // starts of workers that have lost it
+  std::set<size_t> lacks_id_;                      // they have nothing of that id, they said
+  bool is_away_ = false;  // of a pool asked before, a worker that may have it was not heard
+  std::vector<std::string> lost_at_;  // starts of workers that have lost it
   // For the next attempt: a worker that has computed it already, or has what it asks for.
   std::optional<Fleet::Wanted::Preferred> preferred_;
   Fleet::Assignment assignment_;

@@ -132,7 +132,7 @@ void Connection::refuse(const HttpReject& refusal) {
   if (!open()) return;
   // Who must be sent away is not worth a handshake.
   if (server_->options.tls != nullptr) return close_now();
-  reject(refusal);
+  reject(refusal, ErrorForm::kObject);
 }
 
 void Connection::drain() {
@@ -200,7 +200,8 @@ void Connection::out_of_memory() {
   const bool answers = phase_ == Phase::kAnswering;
   if (http2_ != nullptr || (answers && (!reply_.open || reply_.streaming))) return close_now();
   const std::function<void()> closed = std::move(reply_.closed);
-  reject({503, "out_of_memory", "the server has no memory for this request"});
+  reject({503, "out_of_memory", "the server has no memory for this request"},
+         answers ? reply_.error_form : reader_.error_form());
   if (closed) closed();
 }
 
@@ -284,7 +285,7 @@ void Connection::advance_reader() {
       }
       if (!hold_bytes(reader_.held_bytes())) {
         reader_.refuse({503, "too_many_bytes", "too many large requests are being read just now"});
-        return reject(reader_.reject());
+        return reject(reader_.reject(), reader_.error_form());
       }
       if (reader_.expects_continue()) {
         queue_.push(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
@@ -292,7 +293,7 @@ void Connection::advance_reader() {
       }
       return on_body_bytes();
     case RequestReader::State::kBad:
-      return reject(reader_.reject());
+      return reject(reader_.reject(), reader_.error_form());
     case RequestReader::State::kDone:
       return begin_exchange();
   }
@@ -334,7 +335,7 @@ void Connection::begin_exchange() {
   clear_deadline();
   HttpRequest request = reader_.take();
   if (!server_->options.hosts.allow(request.headers.get("Host"))) {
-    return reject(foreign_host());
+    return reject(foreign_host(), error_form_of(request.path));
   }
   request.remote = remote_;
   request.tls = server_->options.tls != nullptr;
@@ -342,6 +343,7 @@ void Connection::begin_exchange() {
   reply_ = {};
   reply_.open = true;
   reply_.head_request = request.method == "HEAD";
+  reply_.error_form = error_form_of(request.path);
   reply_.http_1_0 = reader_.is_http_1_0();
   reply_.keep_alive = reader_.keep_alive() && !server_->draining.load();
   ++exchange_id_;
@@ -358,8 +360,8 @@ HttpReject Connection::foreign_host() {
           "own is given with --allowed-host, or 'allowed_hosts' in a gateway's file"};
 }
 
-HttpResponse Connection::refusal_response(const HttpReject& refusal) {
-  HttpResponse response = error_response(refusal);
+HttpResponse Connection::refusal_response(const HttpReject& refusal, ErrorForm form) {
+  HttpResponse response = error_response(refusal, form);
   if (refusal.status == 405) {
     response.headers.add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
   }
@@ -367,7 +369,7 @@ HttpResponse Connection::refusal_response(const HttpReject& refusal) {
   return response;
 }
 
-void Connection::reject(const HttpReject& refusal) {
+void Connection::reject(const HttpReject& refusal, ErrorForm form) {
   if (server_->log.enabled(base::LogLevel::kDebug)) {
     server_->log.debug(
         fmt::format("http {}: refused with {} {}", remote_, refusal.status, refusal.code));
@@ -377,7 +379,7 @@ void Connection::reject(const HttpReject& refusal) {
   clear_deadline();
   hold_bytes(0);
   reply_ = {};
-  HttpResponse response = refusal_response(refusal);
+  HttpResponse response = refusal_response(refusal, form);
   append_head(response.status, response.headers,
               fmt::format("Content-Length: {}\r\n", response.body.size()));
   queue_.push(std::move(response.body));
@@ -474,7 +476,8 @@ void Connection::exchange_dropped(uint64_t id) {
   if (is_over(id)) return;
   reply_.closed = nullptr;
   if (!reply_.streaming) {
-    return send(id, error_response({500, "internal_error", "the request was not answered"}));
+    return send(id, error_response({500, "internal_error", "the request was not answered"},
+                                   reply_.error_form));
   }
   server_->log.warning(fmt::format("http {}: a stream was dropped unfinished", remote_));
   if (reply_.framing == Framing::kUntilClose) {  // its end would look like the answer's
@@ -669,9 +672,11 @@ void Connection::on_deadline() {
   if (phase_ == Phase::kClosed) return;
   switch (std::exchange(deadline_, Deadline::kNone)) {
     case Deadline::kHeader:
-      return reject({408, "request_timeout", "the request header took too long"});
+      return reject({408, "request_timeout", "the request header took too long"},
+                    ErrorForm::kObject);
     case Deadline::kBody:
-      return reject({408, "request_timeout", "the request body took too long"});
+      return reject({408, "request_timeout", "the request body took too long"},
+                    reader_.error_form());
     case Deadline::kNone:
       return;
     case Deadline::kPing:

@@ -120,6 +120,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool head_request = false;
     bool http_1_0 = false;
     bool keep_alive = false;
+    ErrorForm error_form = ErrorForm::kObject;
     Framing framing = Framing::kWhole;
     std::function<void()> drained;
     std::function<void()> closed;
@@ -148,9 +149,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_body_bytes();
   bool hold_bytes(size_t bytes);
   void begin_exchange();
-  void reject(const HttpReject& reject);
+  void reject(const HttpReject& reject, ErrorForm form);
   static HttpReject foreign_host();
-  static HttpResponse refusal_response(const HttpReject& refusal);
+  static HttpResponse refusal_response(const HttpReject& refusal, ErrorForm form);
 
   // Which version it is; connection_http2.cc does the rest. False: more bytes will say.
   bool find_version(std::string_view& bytes);

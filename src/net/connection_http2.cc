@@ -48,8 +48,9 @@ void Http2Connection::on_bytes(std::string_view bytes) {
   }
   if (connection_.phase_ == Connection::Phase::kClosed) return;
   if (!connection_.hold_bytes(session_.held_bytes()) && !bodies_.empty()) {
-    refuse(bodies_.rbegin()->first,
-           {503, "too_many_bytes", "too many large requests are being read just now"});
+    const int32_t last = bodies_.rbegin()->first;
+    refuse(last, {503, "too_many_bytes", "too many large requests are being read just now"},
+           error_form(last));
   }
   const int32_t header = session_.header_stream();
   if (header != std::exchange(header_stream_, header)) header_since_ = steady_clock::now();
@@ -96,14 +97,15 @@ void Http2Connection::begin(int32_t stream) {
   if (!taken) return;
   connection_.stop_waiting();
   has_had_request_ = true;
-  if (taken->refusal) return refuse(stream, *taken->refusal);
   HttpRequest& request = taken->request;
+  const ErrorForm form = error_form_of(request.path);
+  if (taken->refusal) return refuse(stream, *taken->refusal, form);
   if (!connection_.server_->options.hosts.allow(request.headers.get("Host"))) {
-    return refuse(stream, connection_.foreign_host());
+    return refuse(stream, connection_.foreign_host(), form);
   }
   request.remote = connection_.remote_;
   request.tls = connection_.server_->options.tls != nullptr;
-  answers_[stream];
+  answers_[stream].error_form = form;
   connection_.server_->handler(std::move(request), make_exchange(connection_.shared_from_this(),
                                                                  static_cast<uint64_t>(stream)));
 }
@@ -117,7 +119,7 @@ void Http2Connection::begin_held_back() {
 }
 
 // In the handler's place.
-void Http2Connection::refuse(int32_t stream, const HttpReject& refusal) {
+void Http2Connection::refuse(int32_t stream, const HttpReject& refusal, ErrorForm form) {
   bodies_.erase(stream);
   session_.refuse(stream, refusal);
   static_cast<void>(session_.take(stream));
@@ -125,7 +127,12 @@ void Http2Connection::refuse(int32_t stream, const HttpReject& refusal) {
     connection_.server_->log.debug(fmt::format("http {}: refused with {} {}", connection_.remote_,
                                                refusal.status, refusal.code));
   }
-  whole(stream, connection_.refusal_response(refusal));
+  whole(stream, connection_.refusal_response(refusal, form));
+}
+
+ErrorForm Http2Connection::error_form(int32_t stream) const {
+  const HttpRequest* const head = session_.head(stream);
+  return head == nullptr ? ErrorForm::kObject : error_form_of(head->path);
 }
 
 void Http2Connection::whole(int32_t stream, HttpResponse response) {
@@ -237,7 +244,7 @@ void Http2Connection::look_at_bodies(Time now) {
     }
   }
   for (const int32_t stream : late) {
-    refuse(stream, {408, "request_timeout", "the request body took too long"});
+    refuse(stream, {408, "request_timeout", "the request body took too long"}, error_form(stream));
   }
 }
 
@@ -351,7 +358,8 @@ void Http2Connection::dropped(uint64_t id) {
   if (answer == nullptr) return;
   answer->closed = nullptr;
   if (!answer->is_streaming) {
-    return send(id, error_response({500, "internal_error", "the request was not answered"}));
+    return send(id, error_response({500, "internal_error", "the request was not answered"},
+                                   answer->error_form));
   }
   connection_.server_->log.warning(
       fmt::format("http {}: a stream was dropped unfinished", connection_.remote_));

@@ -15,6 +15,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include "net/error_form.h"
 #include "net/http2_session.h"
 #include "net/http_server.h"
 
@@ -53,6 +54,7 @@ class Http2Connection {
 
   struct Answer {
     bool is_streaming = false;
+    ErrorForm error_form = ErrorForm::kObject;
     bool has_written = false;  // since the last call of `drained`
     std::function<void()> drained;
     std::function<void()> closed;
@@ -71,7 +73,8 @@ class Http2Connection {
   void begin(int32_t stream);
   void begin_held_back();
   void produce();
-  void refuse(int32_t stream, const HttpReject& refusal);
+  void refuse(int32_t stream, const HttpReject& refusal, ErrorForm form);
+  ErrorForm error_form(int32_t stream) const;  // of a request that is being read
   void count_body(int32_t stream);
   void gone(int32_t stream);
   void look_at_time();

@@ -36,7 +36,8 @@ void Connection::advance_handshake() {
       // further than this.
       server_->handshakes_failed.fetch_add(1);
       stream_.forget_tls();
-      return reject({400, "https_required", "this port speaks HTTPS: use https:// in the URL"});
+      return reject({400, "https_required", "this port speaks HTTPS: use https:// in the URL"},
+                    ErrorForm::kObject);
     case TlsSession::Step::kFailed:
       server_->handshakes_failed.fetch_add(1);
       if (server_->log.enabled(base::LogLevel::kDebug)) {

@@ -563,6 +563,25 @@ TEST_F(Http2Server, ForeignHostsAreRefused) {
   EXPECT_EQ(client.answer(1).headers.at(":status"), "403");
 }
 
+TEST_F(Http2Server, UnderApiErrorsAreTexts) {
+  options_.body_bytes_max = 1000;
+  options_.body_grace = milliseconds(50);
+  options_.body_rate_min = 1000;
+  start();
+  TestHttp2 client(server_->port());
+  const auto begins = [](std::string_view text) { return testing::StartsWith(std::string(text)); };
+  client.send(http2_post(1, "/api/chat") + http2_data(1, std::string(1001, 'x'), false));
+  EXPECT_EQ(client.answer(1).headers.at(":status"), "413");
+  EXPECT_THAT(client.answer(1).body, begins(R"({"error":")"));
+  client.send(http2_post(3, "/api/chat", http2_field("content-length", "1001")));
+  EXPECT_THAT(client.answer(3).body, begins(R"({"error":")"));
+  client.send(http2_post(5, "/api/chat") + http2_data(5, "slow", false));
+  EXPECT_EQ(client.answer(5).headers.at(":status"), "408");
+  EXPECT_THAT(client.answer(5).body, begins(R"({"error":")"));
+  client.send(http2_post(7, "/v1/chat", http2_field("content-length", "1001")));
+  EXPECT_THAT(client.answer(7).body, begins(R"({"error":{)"));
+}
+
 TEST_F(Http2Server, MoreStreamsThanThereMayBe) {
   start();
   TestHttp2 client(server_->port());

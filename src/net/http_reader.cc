@@ -221,6 +221,7 @@ std::string RequestReader::take_unread() {
 HttpRequest RequestReader::take() {
   CHECK(state_ == State::kDone);
   state_ = State::kIdle;
+  error_form_ = ErrorForm::kObject;
   empty_lines_ = 0;
   parser_.reset();
   scanner_ = {};
@@ -266,6 +267,7 @@ RequestReader::State RequestReader::accept_head(size_t head_bytes) {
   parser_ = std::make_unique<Parser>(request_.headers, limits_.body_bytes_max);
   error_code error;
   const size_t taken = parser_->put({unread().data(), head_bytes}, error);
+  error_form_ = error_form_of(parser_->target);
   if (error == http::error::bad_version) {
     return fail(505, "http_version", "the request is not HTTP/1.0 or HTTP/1.1");
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/function_ref.h"
+#include "net/error_form.h"
 #include "net/head_scan.h"
 #include "net/http_message.h"
 
@@ -37,6 +38,8 @@ class RequestReader {
   // Hands out the finished request; what came after it is the beginning of the next.
   HttpRequest take();
   const HttpReject& reject() const { return reject_; }
+  // Of the request that is being read, or was refused: how its client reads errors.
+  ErrorForm error_form() const { return error_form_; }
   // What came after the last request: the beginning of something that is no HTTP.
   std::string take_unread();
   // Gives up what is being read: kBad, for this reason.
@@ -77,7 +80,7 @@ class RequestReader {
   HeadScanner scanner_;
   std::unique_ptr<Parser> parser_;
   HttpRequest request_;
-  std::string target_;
+  ErrorForm error_form_ = ErrorForm::kObject;
   bool expects_continue_ = false;
   bool keep_alive_ = false;
   bool is_http_1_0_ = false;

@@ -91,10 +91,9 @@ Answer::Wants ChatChoice::push(const engine::SampledToken& token) {
   const size_t content_before = turn_.content_sampled();
   const chat::ReplyDelta& delta = turn_.push(token.token);
   if (options_.logprobs && delta.kind == chat::ReplyDelta::Kind::kContent) {
-    held_logprobs_.push_back(
-        {content_before,
-         token_logprobs(model_.tokenizer, token,
-                        options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText)});
+    held_logprobs_.hold(content_before, token_logprobs(model_.tokenizer, token,
+                                                       options_.tokens_as_ids ? TokenNames::kIds
+                                                                              : TokenNames::kText));
   }
   last_token_ = token.token;
   if (options_.token_ids) {
@@ -130,15 +129,8 @@ void ChatChoice::add_call(const chat::ToolCallDelta& delta) {
   }
 }
 
-// Lets out the log-probabilities of tokens whose text has begun to come out.
 void ChatChoice::release_logprobs(size_t content_end) {
-  if (held_logprobs_.empty()) return;
-  auto held = held_logprobs_.begin();
-  while (held != held_logprobs_.end() && held->content_offset < content_end) {
-    (options_.stream ? pending_.logprobs : logprobs_).push_back(std::move(held->logprobs));
-    ++held;
-  }
-  held_logprobs_.erase(held_logprobs_.begin(), held);
+  held_logprobs_.release(content_end, options_.stream ? pending_.logprobs : logprobs_);
 }
 
 void ChatChoice::end(const engine::StreamEnd& end) {

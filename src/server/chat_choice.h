@@ -9,6 +9,7 @@
 #include "api/chat_response.h"
 #include "server/answer.h"
 #include "server/chat_turn.h"
+#include "server/held_logprobs.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
@@ -59,10 +60,6 @@ class ChatChoice {
     bool empty() const;
     void clear();
   };
-  struct HeldLogprob {
-    size_t content_offset;  // where its token's text begins
-    api::TokenLogprobs logprobs;
-  };
 
   void add(const chat::ReplyDelta& delta);
   void add_call(const chat::ToolCallDelta& delta);
@@ -78,7 +75,7 @@ class ChatChoice {
   bool role_sent_ = false;
   bool finish_sent_ = false;
   std::string_view finish_reason_;  // empty before the end
-  std::vector<HeldLogprob> held_logprobs_;
+  HeldLogprobs held_logprobs_;
   std::string hidden_reasoning_;  // of a stream, while nothing is said
   Pending pending_;
   ChatTurn turn_;

@@ -79,6 +79,7 @@ class OllamaGeneration final : public ModelRequest {
     head_.head = {.model = scope.model.shown_name(chat_ != nullptr ? chat_->model : text_->model),
                   .is_chat = route_ == Route::kChat};
     head_.clock = &scope.services.clock;
+    head_.shows_logprobs = (chat_ != nullptr ? chat_->top_logprobs : text_->logprobs) >= 0;
     if (asked_.loads) return std::nullopt;
     return chat_ != nullptr ? prepare_chat(with, scope) : prepare_text(with, scope);
   }
@@ -124,6 +125,7 @@ class OllamaGeneration final : public ModelRequest {
                      .prompt_field = route_ == Route::kChat ? "messages" : "prompt",
                      .prompt_kind = api::ContextLength::Prompt::kMessages,
                      .deadline_ns = with.deadline_ns,
+                     .logprobs = chat_->top_logprobs,
                      .guide = std::move(with.guide),
                      .seed_if_none = scope.identity.draw_seed(),
                      .may_call = !chat_->tools.empty(),
@@ -151,6 +153,7 @@ class OllamaGeneration final : public ModelRequest {
                           .prompt = *std::move(tokens),
                           .prompt_field = "prompt",
                           .deadline_ns = with.deadline_ns,
+                          .logprobs = text_->logprobs,
                           .guide = std::move(with.guide),
                           .seed_if_none = scope.identity.draw_seed()}),
              work_);

@@ -1,8 +1,11 @@
 #include "server/ollama_answer.h"
 
+#include <cstdint>
 #include <utility>
 
+#include "server/chat_choice.h"
 #include "server/generation_facts.h"
+#include "server/held_logprobs.h"
 
 namespace pelton::server {
 namespace {
@@ -23,7 +26,7 @@ class OllamaTextWriter final : public TextWriter {
       : head_(std::move(head)), quiet_(quiet_line(head_)) {}
 
   void piece(const TextPiece& piece, std::string& out) override {
-    append(piece, nullptr, out);
+    append(piece, {.released = text_bytes_ + piece.text.size()}, out);
     out += '\n';
   }
   void last(const TextPiece& piece, const TextEnd& end, const std::string&,
@@ -35,8 +38,11 @@ class OllamaTextWriter final : public TextWriter {
     const api::OllamaEnd ended{.reason = end.reason == TextEnd::Reason::kLength ? "length" : "stop",
                                .total_ns = total_ns(head_),
                                .timings = end.timings};
+    // Half a code point's tokens may stand at the very end, with no text of their own.
+    const bool is_cut = end.reason == TextEnd::Reason::kStopString;
     std::string body;
-    append(all, &ended, body);
+    append(all, {.end = &ended, .released = is_cut ? text_bytes_ + all.text.size() : SIZE_MAX},
+           body);
     return body;
   }
   void error(const api::ApiError& error, std::string& out) override {
@@ -46,13 +52,33 @@ class OllamaTextWriter final : public TextWriter {
   std::string_view quiet_event() const override { return quiet_; }
 
  private:
-  void append(const TextPiece& piece, const api::OllamaEnd* end, std::string& out) const {
-    api::append_ollama_object(head_.head, head_.clock->unix_ms(),
-                              {.content = piece.text, .thinking = {}, .calls = {}}, end, out);
+  struct Appended {
+    const api::OllamaEnd* end = nullptr;  // null: there is more to come
+    size_t released = 0;                  // where the text ends that tokens are reported of
+  };
+  void append(const TextPiece& piece, const Appended& with, std::string& out) {
+    std::vector<api::TokenLogprobs> logprobs;
+    if (head_.shows_logprobs) {
+      for (const TextToken& token : piece.tokens) hold(token);
+      held_.release(with.released, logprobs);
+    }
+    text_bytes_ += piece.text.size();
+    api::append_ollama_object(
+        head_.head, head_.clock->unix_ms(),
+        {.content = piece.text, .thinking = {}, .calls = {}, .logprobs = logprobs}, with.end, out);
+  }
+  void hold(const TextToken& token) {
+    if (token.is_special) return;
+    held_.hold(sampled_bytes_,
+               {.token = {.bytes = token.text, .logprob = token.logprob}, .top = token.top});
+    sampled_bytes_ += token.text.size();
   }
 
   const OllamaAnswerHead head_;
   const std::string quiet_;
+  HeldLogprobs held_;
+  size_t sampled_bytes_ = 0;  // of the text, by its tokens
+  size_t text_bytes_ = 0;     // and what of it has been written
 };
 
 }  // namespace
@@ -67,16 +93,25 @@ std::unique_ptr<TextWriter> ollama_text_writer(OllamaAnswerHead head) {
 }
 
 OllamaAnswer::OllamaAnswer(const ServedModel& model, Options options)
-    : options_(std::move(options)), turn_(model, options_.turn), quiet_(quiet_line(options_.head)) {
+    : model_(model),
+      options_(std::move(options)),
+      turn_(model, options_.turn),
+      quiet_(quiet_line(options_.head)) {
   add(turn_.begin());
 }
 
 Answer::Wants OllamaAnswer::push(size_t, const engine::SampledToken& token) {
-  add(turn_.push(token.token));
+  const size_t content_before = turn_.content_sampled();
+  const chat::ReplyDelta& delta = turn_.push(token.token);
+  if (options_.head.shows_logprobs && delta.kind == chat::ReplyDelta::Kind::kContent) {
+    held_logprobs_.hold(content_before, token_logprobs(model_.tokenizer, token));
+  }
+  add(delta);
   return turn_.stopped() ? Wants::kNothing : Wants::kMore;
 }
 
 void OllamaAnswer::add(const chat::ReplyDelta& delta) {
+  held_logprobs_.release(turn_.content_out(), logprobs_);
   if (options_.shows_thinking) thinking_ += delta.reasoning;
   content_ += delta.content;
   for (const chat::ToolCallDelta& call : delta.tool_calls) {
@@ -94,6 +129,8 @@ void OllamaAnswer::close_call() {
 
 void OllamaAnswer::end(size_t, const engine::StreamEnd& end) {
   add(turn_.end(end));
+  // Half a code point's tokens may stand at the very end, with no text of their own.
+  if (!turn_.stopped()) held_logprobs_.release(turn_.content_out() + 1, logprobs_);
   close_call();
   const bool by_length = !turn_.stopped() && turn_.reply().finish == chat::ReplyFinish::kLength;
   access::GenerationFacts facts;
@@ -107,12 +144,14 @@ void OllamaAnswer::append(const api::OllamaEnd* end, std::string& out) {
   const std::string content = std::exchange(content_, {});
   const std::string thinking = std::exchange(thinking_, {});
   const std::vector<api::OllamaCall> calls = std::exchange(calls_, {});
-  api::append_ollama_object(options_.head.head, options_.head.clock->unix_ms(),
-                            {.content = content, .thinking = thinking, .calls = calls}, end, out);
+  const std::vector<api::TokenLogprobs> logprobs = std::exchange(logprobs_, {});
+  api::append_ollama_object(
+      options_.head.head, options_.head.clock->unix_ms(),
+      {.content = content, .thinking = thinking, .calls = calls, .logprobs = logprobs}, end, out);
 }
 
 void OllamaAnswer::take_events(std::string& out) {
-  if (content_.empty() && thinking_.empty() && calls_.empty()) return;
+  if (content_.empty() && thinking_.empty() && calls_.empty() && logprobs_.empty()) return;
   append(nullptr, out);
   out += '\n';
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "server/answer.h"
 #include "server/chat_turn.h"
+#include "server/held_logprobs.h"
 #include "server/served_model.h"
 #include "server/text_answer.h"
 
@@ -22,6 +23,7 @@ struct OllamaAnswerHead {
   api::OllamaHead head;
   int64_t arrived_ns = 0;
   const base::Clock* clock = nullptr;  // outlives the answer
+  bool shows_logprobs = false;
 };
 
 class OllamaAnswer final : public Answer {
@@ -49,10 +51,13 @@ class OllamaAnswer final : public Answer {
   void close_call();
   void append(const api::OllamaEnd* end, std::string& out);
 
+  const ServedModel& model_;
   const Options options_;
   ChatTurn turn_;
-  std::string content_;  // not yet taken, as the next two: all of it in a whole answer
+  HeldLogprobs held_logprobs_;
+  std::string content_;  // not yet taken, as the next three: all of it in a whole answer
   std::string thinking_;
+  std::vector<api::TokenLogprobs> logprobs_;
   std::vector<api::OllamaCall> calls_;  // a call goes out when all of it is there
   std::optional<api::OllamaCall> open_call_;
   api::OllamaEnd end_;

@@ -97,6 +97,71 @@ TEST(Ollama, GenerateRawAndByTheTemplate) {
   EXPECT_EQ(answer(R"({"model":"tiny","keep_alive":0})").string("done_reason"), "unload");
 }
 
+Json joined(const std::vector<Json>& lines) {
+  Json::Array all;
+  for (const Json& line : lines) {
+    const Json* const logprobs = line.find("logprobs");
+    if (logprobs == nullptr) continue;
+    for (const Json& one : logprobs->as_array()) all.push_back(one);
+  }
+  return Json(std::move(all));
+}
+std::string text_of(const Json& logprobs) {
+  std::string text;
+  for (const Json& one : logprobs.as_array()) text += *one.string("token");
+  return text;
+}
+
+TEST(Ollama, LogProbabilitiesAreThoseOfTheChatCompletion) {
+  ServerFixture fixture(kScript, {});
+  const std::string rest =
+      R"("logprobs":true,"top_logprobs":2,"messages":[{"role":"user","content":"Hi"}]})";
+  const Json chat = parsed(fixture.post("/v1/chat/completions", "{" + rest).body);
+  const Json& expected = *chat.find("choices")->as_array()[0].find("logprobs")->find("content");
+  ASSERT_THAT(text_of(expected), HasSubstr("One two three."));
+  ASSERT_EQ(expected.as_array()[0].find("top_logprobs")->as_array().size(), 2u);
+  const Json whole = parsed(fixture.post("/api/chat", R"({"stream":false,)" + rest).body);
+  EXPECT_EQ(whole.find("logprobs")->dump(), expected.dump());
+  const std::vector<Json> lines = lines_of(fixture.post("/api/chat", "{" + rest).body);
+  EXPECT_EQ(joined(lines).dump(), expected.dump());
+  const Json generated =
+      parsed(fixture
+                 .post("/api/generate",
+                       R"({"stream":false,"prompt":"Hi","logprobs":true,"top_logprobs":2})")
+                 .body);
+  EXPECT_EQ(generated.find("logprobs")->dump(), expected.dump());
+  // Who does not ask gets none.
+  for (const char* const none :
+       {R"("logprobs":false)", R"("top_logprobs":0)", R"("logprobs":null)"}) {
+    const Json plain = parsed(
+        fixture.post("/api/generate", std::string(R"({"stream":false,"prompt":"Hi",)") + none + "}")
+            .body);
+    EXPECT_EQ(plain.string("response"), "One two three.") << none;
+    EXPECT_EQ(plain.find("logprobs"), nullptr) << none;
+  }
+}
+
+TEST(Ollama, LogProbabilitiesOfARawPromptAreOfWhatItShows) {
+  ServerFixture fixture(kScript, {});
+  for (const auto& [options, text] :
+       std::vector<std::pair<std::string, std::string>>{{"{}", " upon a time. THE END"},
+                                                        {R"({"stop":["THE"]})", " upon a time. "},
+                                                        {R"({"num_predict":3})", ""}}) {
+    const std::string rest =
+        R"("prompt":"Once","raw":true,"logprobs":true,"top_logprobs":1,"options":)" + options + "}";
+    const Json whole = parsed(fixture.post("/api/generate", R"({"stream":false,)" + rest).body);
+    if (!text.empty()) {
+      EXPECT_EQ(whole.string("response"), text);
+    }
+    const Json& shown = *whole.find("logprobs");
+    EXPECT_EQ(text_of(shown), whole.string("response")) << options;
+    EXPECT_EQ(shown.as_array()[0].find("top_logprobs")->as_array().size(), 1u);
+    EXPECT_TRUE(shown.as_array()[0].find("logprob")->is_number());
+    const std::vector<Json> lines = lines_of(fixture.post("/api/generate", "{" + rest).body);
+    EXPECT_EQ(joined(lines).dump(), shown.dump()) << options;
+  }
+}
+
 TEST(Ollama, ErrorsAreAStringByTheNameThatWasGiven) {
   ServerFixture fixture(kScript, {});
   const auto error = [&](const std::string& path, const std::string& body, int status) {
@@ -105,6 +170,13 @@ TEST(Ollama, ErrorsAreAStringByTheNameThatWasGiven) {
     return parsed(response.body).string("error").value_or("none");
   };
   EXPECT_THAT(error("/api/chat", R"({"messages":[],"mood":1})", 400), HasSubstr("mood"));
+  EXPECT_THAT(error("/api/generate", R"({"prompt":"a","top_logprobs":3})", 400),
+              HasSubstr("only allowed with 'logprobs'"));
+  EXPECT_THAT(
+      error("/api/generate", R"({"prompt":"a","raw":true,"logprobs":true,"top_logprobs":99})", 400),
+      HasSubstr("'top_logprobs'"));
+  EXPECT_THAT(error("/api/chat", R"({"messages":[{"role":"user","images":["x"]}]})", 400),
+              HasSubstr("'messages[0].images': images is not supported by this server"));
   EXPECT_THAT(error("/api/generate", R"({"prompt":"a","options":{"temperature":9}})", 400),
               HasSubstr("options.temperature"));
   EXPECT_THAT(

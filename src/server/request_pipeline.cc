@@ -96,7 +96,13 @@ class Passage : public std::enable_shared_from_this<Passage> {
     std::optional<Error> error;
     if (hears) error = model_->no_transcription();
     if (makes_tokens) error = model_->no_tokens();
-    return error ? std::optional(api::api_error(*error)) : std::nullopt;
+    if (!error) return std::nullopt;
+    api::ApiError refusal = api::api_error(*error);
+    if (hears) {  // as speech and pictures are refused where there are none
+      refusal.status = 501;
+      refusal.code = "modality_not_supported";
+    }
+    return refusal;
   }
 
   std::optional<api::ApiError> missing_capability(const Call& call) const {

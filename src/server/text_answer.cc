@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/chat_choice.h"
 #include "server/generation_facts.h"
 
 namespace pelton::server {
@@ -21,6 +22,7 @@ Answer::Wants TextAnswer::push(size_t, const engine::SampledToken& token) {
                            .logprob = token.logprob,
                            .text = std::string(bytes),
                            .is_special = is_special});
+  if (!token.top.empty()) piece_.tokens.back().top = token_logprobs(model_.tokenizer, token).top;
   if (!is_special || options_.shows_special) {
     scratch_.clear();
     decoder_.push(bytes, scratch_);

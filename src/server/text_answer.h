@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/answer_extras.h"
+#include "api/logprobs.h"
 #include "server/answer.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
@@ -22,6 +23,7 @@ struct TextToken {
   float logprob = 0;
   std::string text;
   bool is_special = false;
+  std::vector<api::ScoredToken> top = {};  // likeliest, where they were asked for
 };
 
 struct TextPiece {

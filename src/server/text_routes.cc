@@ -66,7 +66,8 @@ class TextGeneration final : public ModelRequest {
              .model = model.shown_name(request_->model),
              .prompt = {},
              .prompt_tokens = static_cast<int64_t>(tokens->size()),
-             .seed = scope.identity.draw_seed(),
+             // Of 53 bits, so that a client whose numbers are doubles can send it again.
+             .seed = scope.identity.draw_seed() >> 11,
              .clock = &scope.services.clock,
              .shows_tokens = asked_.shows_tokens,
              .shows_details = asked_.shows_details};
@@ -229,7 +230,8 @@ void llama_slots(Call call, Services& services) {
   const std::array<api::LlamaSlots, 1> all = {{{.count = model->engine.capacity().sequences_max,
                                                 .running = model->engine.stats().running,
                                                 .context_tokens = model->context_limit()}}};
-  const bool must_be_free = net::query_value(call.request.query, "fail_on_no_slot") == "1";
+  const bool must_be_free =
+      !net::query_value(call.request.query, "fail_on_no_slot").value_or("").empty();
   if (must_be_free && !api::has_free_slot(all)) return call.send(api::no_free_slot());
   call.send(json_reply(api::llama_slots_body(all)));
 }

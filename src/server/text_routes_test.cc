@@ -94,6 +94,32 @@ TEST_F(TextRoutes, TgisGenerate) {
             "parameters.temperature");
 }
 
+// With the seed that an answer names, be it given or drawn, the same answer comes again.
+TEST(TgisSeed, IsTheOneThatTheAnswerWasSampledWith) {
+  ServerFixture fixture(R"({"rules": [{"when": "", "then": "Hi.<|return|>"},
+      {"when": "check ", "then": [{"checked": 1}, "<|return|>"]}]})",
+                        {});
+  const auto answer = [&](const std::string& seed) {
+    const std::string body =
+        R"({"inputs":"check 7 30","parameters":{"details":true,"do_sample":true,"max_new_tokens":80)" +
+        seed + "}}";
+    return parsed(fixture.post("/generate", body).body);
+  };
+  const auto seed_of = [](const Json& one) { return one.find("details")->integer("seed"); };
+  for (const int64_t seed : {int64_t{1}, int64_t{12'345}, int64_t{9'007'199'254'740'991}}) {
+    EXPECT_EQ(seed_of(answer(fmt::format(R"(,"seed":{})", seed))), seed);
+  }
+  const Json drawn = answer("");
+  ASSERT_EQ(drawn.string("generated_text")->size(), 30u);
+  const int64_t seed = seed_of(drawn).value();
+  EXPECT_LT(seed, int64_t{1} << 53) << "a double holds it";
+  const Json again = answer(fmt::format(R"(,"seed":{})", seed));
+  EXPECT_EQ(again.string("generated_text"), drawn.string("generated_text"));
+  EXPECT_EQ(seed_of(again), seed);
+  EXPECT_NE(answer(fmt::format(R"(,"seed":{})", seed + 1)).string("generated_text"),
+            drawn.string("generated_text"));
+}
+
 // As many events as tokens, and the end with the last of them, whatever ends it.
 TEST_F(TextRoutes, TgisLastTokenHasTheEnd) {
   for (const char* const parameters :
@@ -163,7 +189,18 @@ TEST_F(TextRoutes, AModalityThatIsMissingIsNoUnknownAddress) {
     const Json answer = ask(path, "{}", 501);
     EXPECT_EQ(answer.find("error")->string("code"), "modality_not_supported") << path;
   }
-  EXPECT_EQ(fixture_.get("/v1/realtime").status, 501);
+  for (const char* const path :
+       {"/v1/images/edits", "/v1/videos/video_1/remix", "/v1/realtime/client_secrets",
+        "/v1/realtime/sessions", "/v1/realtime/calls"}) {
+    const Json answer = ask(path, "{}", 501);
+    EXPECT_EQ(answer.find("error")->string("code"), "modality_not_supported") << path;
+  }
+  for (const char* const path :
+       {"/v1/realtime", "/v1/videos", "/v1/videos/video_1", "/v1/videos/video_1/content"}) {
+    const net::HttpResponse answer = fixture_.get(path);
+    EXPECT_EQ(answer.status, 501) << path;
+    EXPECT_THAT(answer.body, HasSubstr("modality_not_supported")) << path;
+  }
 }
 
 TEST_F(TextRoutes, PoolingIsEmbeddingsByOtherNames) {

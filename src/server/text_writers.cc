@@ -123,7 +123,7 @@ class TgiWriter final : public TextWriter {
   void write_end(JsonWriter& writer, const TextEnd& end) const {
     writer.key("finish_reason").string(reason(end));
     writer.key("generated_tokens").integer(end.output_tokens);
-    writer.key("seed").integer(static_cast<int64_t>(head_.seed >> 11));
+    writer.key("seed").integer(static_cast<int64_t>(head_.seed));
   }
   static void write_token(JsonWriter& writer, const TextToken& token, const std::string& text) {
     writer.begin_object().key("id").integer(token.id).key("text").string(text);

@@ -37,6 +37,20 @@ test('chat, streamed, equals the whole', async () => {
   assert.ok(last.eval_count > 0);
 });
 
+test('log-probabilities, whole and streamed; defaults said aloud', async () => {
+  const asked = { model, messages: hi, logprobs: true, top_logprobs: 2, truncate: true, shift: true };
+  const whole = await client.chat(asked);
+  const bytes = whole.logprobs.flatMap((one) => one.bytes);
+  assert.equal(new TextDecoder().decode(Uint8Array.from(bytes)).trim(), HELLO);
+  for (const one of whole.logprobs) {
+    assert.ok(one.logprob <= 0 && one.top_logprobs.length === 2);
+  }
+  const streamed = [];
+  for await (const part of await client.chat({ ...asked, stream: true })) streamed.push(...(part.logprobs ?? []));
+  assert.deepEqual(streamed, whole.logprobs);
+  assert.equal((await client.chat({ model, messages: hi })).logprobs, undefined);
+});
+
 test('options, stop strings, lengths, without thinking', async () => {
   const answer = await client.chat({
     model,
