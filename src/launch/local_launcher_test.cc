@@ -117,7 +117,7 @@ TEST_F(LocalLauncherTest, WhatEndsSaysHow) {
   const std::unique_ptr<LocalLauncher> launcher = open("exit 4");
   ASSERT_TRUE(launcher->start({.pool = "a", .ordinal = 0, .token = 1}).ok());
   const LaunchedReplica wrong = wait(*launcher, has_ended);
-  EXPECT_EQ(wrong.ended, "ended with exit code 4");
+  EXPECT_EQ(wrong.ended, "ended with exit code 4, model not found or unreadable");
   EXPECT_TRUE(wrong.is_hopeless);
 }
 

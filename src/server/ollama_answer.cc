@@ -69,8 +69,11 @@ class OllamaTextWriter final : public TextWriter {
   }
   void hold(const TextToken& token) {
     if (token.is_special) return;
-    held_.hold(sampled_bytes_,
-               {.token = {.bytes = token.text, .logprob = token.logprob}, .top = token.top});
+    api::TokenLogprobs logprobs;  // named: GCC 12 takes a temporary for one that is half made
+    logprobs.token.bytes = token.text;
+    logprobs.token.logprob = token.logprob;
+    logprobs.top = token.top;
+    held_.hold(sampled_bytes_, std::move(logprobs));
     sampled_bytes_ += token.text.size();
   }
 
