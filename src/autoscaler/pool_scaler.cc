@@ -526,6 +526,13 @@ void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t no
     decision.reason = Reason::kIdle;
     return;
   }
+  // What is beyond a ceiling goes first. Who has just been started for some reason is not the last
+  // one because a ceiling has fallen.
+  if (supply.present() > bounds_.most) {
+    retirement_ = 0;
+    decision.desired = std::max(decision.desired, 1);
+    return;
+  }
   // One that says nothing may send requests all the same, so the last replica stays; and that the
   // others hold theirs would be for nothing.
   const auto silent = [&](const GatewayReport& one) { return is_silent(one, now_ns); };
