@@ -44,6 +44,9 @@ bool asks_for_work(const net::HttpRequest& request);
 // is to keep. Whatever else there is, unknown paths among it, starts nothing.
 bool wakes_a_replica(const net::HttpRequest& request);
 
+// Its answer, where it asks for no stream, is one value of JSON whatever becomes of it.
+bool answers_in_json(const net::HttpRequest& request);
+
 // It has no body where workers read one of JSON.
 bool lacks_its_body(const net::HttpRequest& request);
 

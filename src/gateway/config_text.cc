@@ -93,6 +93,7 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put(out, "hold_requests", fmt::format("{}", scaling.hold.requests_max));
   put(out, "hold_bytes", fmt::format("{}", scaling.hold.bytes_max));
   put_number(out, "hold_seconds", scaling.hold.time_max_s);
+  put_text(out, "hold_keepalive", scaling.hold.sends_blanks ? "whitespace" : "events");
   put_number(out, "hold_keepalive_seconds", scaling.hold.keep_alive_s);
   if (!scaling.launch) return;
   out += "\n[pool.launch]\n";

@@ -115,6 +115,16 @@ Result<void> read_hold(const ConfigTable& table, HoldConfig& hold) {
   TRY(table.read("hold_requests", {1, 1e6}, hold.requests_max));
   TRY(table.read("hold_bytes", {1 << 20, 1e12}, hold.bytes_max));
   TRY(table.read("hold_seconds", {1, 86'400}, hold.time_max_s));
+  std::string kept_alive = hold.sends_blanks ? "whitespace" : "events";
+  TRY(table.read("hold_keepalive", kept_alive));
+  if (kept_alive != "events" && kept_alive != "whitespace") {
+    return table.bad(
+        "hold_keepalive",
+        "must be events (streams alone) or whitespace (whole answers too: their status "
+        "is 200 then, whatever becomes of them)" +
+            cli::did_you_mean(kept_alive, {"events", "whitespace"}));
+  }
+  hold.sends_blanks = kept_alive == "whitespace";
   return table.read("hold_keepalive_seconds", {0.05, 3600}, hold.keep_alive_s);
 }
 
@@ -413,6 +423,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                          "hold_requests",
                          "hold_bytes",
                          "hold_seconds",
+                         "hold_keepalive",
                          "hold_keepalive_seconds"}));
   PoolPolicy& policy = scaling.policy;
   constexpr double kHour_s = 3600;

@@ -25,6 +25,9 @@ struct HoldConfig {
   // A stream that is held gets its head and a comment after so long, and a further one each time
   // twice that has passed.
   double keep_alive_s = 5;
+  // Whole answers of JSON get their head and a blank likewise: what goes wrong after that is an
+  // error in their body, as the status has gone.
+  bool sends_blanks = false;
 };
 
 // A provider that is played, before processes of this machine.
