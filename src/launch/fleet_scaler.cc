@@ -190,8 +190,10 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
       replica.phase = Phase::kStarting;
       replica.progress_ns = now_ns;
       replica.silent_ns = 0;
+      replica.is_anew = true;
       changed = true;
     }
+    if (one.port != 0 && replica.listens_ns == 0) replica.listens_ns = now_ns;
     if (!one.outdated.empty() && replica.outdated.empty()) {
       note_outdated(pool, replica, one.outdated);
     }
@@ -262,6 +264,10 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
   if (replica.is_found) {
     log_.info(fmt::format("{} is ready; it was found", shown(replica.order)));
     return true;
+  }
+  if (!replica.is_anew) {
+    pool.state.start_seconds.note(seconds(replica.listens_ns - replica.ordered_ns),
+                                  seconds(now_ns - replica.listens_ns));
   }
   log_.info(fmt::format("{} {} {:.2f} s after its order", shown(replica.order),
                         replica.phase == Phase::kStandby ? "stands by" : "is ready",

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "launch/facts_recorder.h"
 #include "launch/launcher.h"
+#include "launch/start_seconds.h"
 
 namespace pelton::launch {
 
@@ -128,6 +129,7 @@ class FleetScaler {
     int standby = 0;  // loaded, and kept from requests
     int64_t starts = 0;
     int64_t failed_starts = 0;
+    StartSeconds start_seconds;  // of those that it has ordered itself
     int64_t woken = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
     // How the last start that failed did, with what the replica said of it: its operators' alone.
@@ -149,6 +151,7 @@ class FleetScaler {
     int port = 0;
     int64_t ordered_ns = 0;
     int64_t progress_ns = 0;
+    int64_t listens_ns = 0;  // since when; 0: not yet
     int64_t ready_ns = 0;
     int64_t draining_ns = 0;    // since when
     int64_t silent_ns = 0;      // since when gateways do not hear it; 0: they do
@@ -157,6 +160,7 @@ class FleetScaler {
     bool is_reclaimed = false;  // it will be taken back
     bool is_overdue = false;    // it was ended because it did not advance
     bool is_found = true;       // it was there, and this one has not ordered it
+    bool is_anew = false;       // it had been ready before
     std::string outdated;       // how it differs from one that would be started now
     ScaledFleet::Worker worker;
   };

@@ -268,6 +268,33 @@ TEST_F(FleetScalerTest, AFailedStartIsTriedAgainAndThirdTimeSaysSo) {
   EXPECT_EQ(fleet_.announced.failure, "");
 }
 
+// The time until it listens is its machine's, what follows is its model's; and one that was found,
+// or runs anew, says nothing of either.
+TEST_F(FleetScalerTest, AStartsTimeIsCountedByPhase) {
+  launcher_.replicas[5] = {.order = {.pool = "p", .ordinal = 5, .token = 1}, .port = 105};
+  launcher_.replicas[5].host = "h";
+  fleet_.known.push_back({.host = "h", .port = 105, .is_ready = true, .slots = 64});
+  scale(2, 2);
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  launcher_.replicas[0].port = 0;
+  pass(4);
+  launcher_.replicas[0].port = 100;
+  pass(7);
+  become_ready(0);
+  const auto started = [&] { return scaler_->states()[0].start_seconds; };
+  EXPECT_EQ(started().order().count(), 1);
+  EXPECT_NEAR(started().order().sum, 4, 0.6);
+  EXPECT_NEAR(started().load().sum, 7, 0.6);
+  EXPECT_EQ(started().load().up_to[5], 0) << "up to 5 s";
+  EXPECT_EQ(started().load().up_to[6], 1) << "up to 10 s";
+  // Its container runs anew.
+  launcher_.replicas[0].port = 0;
+  pass(2);
+  launcher_.replicas[0].port = 100;
+  pass(2);
+  EXPECT_EQ(started().order().count(), 1);
+}
+
 TEST_F(FleetScalerTest, WhatWouldFailAgainSaysSoAtOnce) {
   scale(1, 1);
   ASSERT_EQ(launcher_.orders.size(), 1u);

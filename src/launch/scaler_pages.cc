@@ -44,6 +44,21 @@ PrometheusText::Labels labels_of(const State& state) {
   return {{"pool", state.served}, {"role", state.role}};
 }
 
+// Where a start's time goes: to whoever gives a machine and a process, or to the model.
+void add_start_metrics(std::span<const State> states, PrometheusText& text) {
+  text.family("pelton_autoscaler_start_seconds", PrometheusText::Type::kHistogram,
+              "Of replicas that became ready: from the order until one listens (order), and until "
+              "it is ready (load).");
+  for (const State& state : states) {
+    for (const bool is_load : {false, true}) {
+      PrometheusText::Labels labels = labels_of(state);
+      labels.push_back({"phase", is_load ? "load" : "order"});
+      text.histogram(labels, StartSeconds::bounds(),
+                     is_load ? state.start_seconds.load() : state.start_seconds.order());
+    }
+  }
+}
+
 // Of pools of two roles: by both.
 void add_role_metrics(std::span<const State> states, PrometheusText& text) {
   const auto add = [&](const char* name, const char* help, auto value) {
@@ -128,6 +143,7 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
       [](const State& one) { return one.draining + one.stopping; });
   add("pelton_autoscaler_starts_total", kCounter, "Replicas that were started.",
       [](const State& one) { return one.starts; });
+  add_start_metrics(states, text);
   add("pelton_autoscaler_wakes_total", kCounter, "Replicas on standby that were woken.",
       [](const State& one) { return one.woken; });
   add("pelton_autoscaler_failed_starts_total", kCounter, "Of these, ended before they were ready.",
