@@ -324,11 +324,15 @@ void add_prefill(std::vector<launch::ScaledPool>& pools) {
   pools.push_back(std::move(prefill));
 }
 
+bool is_decided_on(const gateway::PoolConfig& pool) {
+  return pool.scaling && (pool.scaling->launch || pool.scaling->is_advised_only);
+}
+
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config) {
   std::vector<launch::ScaledPool> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
-    if (!pool.scaling || !pool.scaling->launch) continue;
-    const gateway::LaunchConfig& launch = *pool.scaling->launch;
+    if (!is_decided_on(pool)) continue;
+    const gateway::LaunchConfig launch = pool.scaling->launch.value_or(gateway::LaunchConfig());
     pools.push_back({.name = pool.name,
                      .policy = pool.scaling->policy,
                      .start_s = launch.start_s,

@@ -168,7 +168,10 @@ Result<void> read_workload(const ConfigTable& table, LaunchConfig& launch) {
   launch.name_space = text.substr(0, first);
   launch.workload_name = text.substr(second + 1);
   TRY(table.read("port", {1, kPortMax}, launch.port));
-  if (launch.port == 0) return table.bad("port", "is missing: the pods' --fleet-port");
+  if (launch.port == 0) {
+    return table.bad("port",
+                     "is missing: the pods' --fleet-port; of other kinds, where they serve");
+  }
   constexpr double kUnseen_s = 1800;  // nothing is seen of a container while it loads a model
   launch.progress_s = kUnseen_s;
   return {};
@@ -243,11 +246,17 @@ Result<void> read_simulated(const ConfigTable& table, LaunchConfig& launch) {
   return {};
 }
 
-Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
+Result<void> read_launch(const ConfigTable& table, bool is_foreign, LaunchConfig& launch) {
   using Kind = LaunchConfig::Kind;
   std::string kind = "local";
   TRY(table.read("kind", kind));
   launch.place = table.place_of("serve");
+  if (is_foreign && kind != "kubernetes") {
+    return table.bad("kind",
+                     "must be kubernetes, whose workload says what runs: the others start pelton "
+                     "serve, which is none of the pool's kind" +
+                         cli::did_you_mean(kind, {"kubernetes"}));
+  }
   if (kind == "local") {
     TRY(table.expect_only(
         {"kind", "serve", "roll", "start_seconds", "progress_seconds", "stop_grace"}));
@@ -463,6 +472,28 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                    "does not fit: " + in_words_of_file(sound.error().message));
 }
 
+namespace {
+
+// Of servers that say neither how many requests they take at a time nor what their steps cost.
+Result<void> check_foreign(const ConfigTable& pool, const ScalingConfig& scaling) {
+  const bool is_decided_on = scaling.launch || scaling.is_advised_only;
+  if (!is_decided_on) return {};
+  if (scaling.policy.rule == PoolPolicy::Rule::kSlo) {
+    return pool.bad("scale",
+                    "'policy' cannot be slo: servers of other kinds do not say what their "
+                    "steps cost");
+  }
+  if (scaling.policy.standby > 0) {
+    return pool.bad("scale", "'standby' is of pelton's own replicas");
+  }
+  if (scaling.policy.concurrency_target) return {};
+  return pool.bad("scale",
+                  "needs 'concurrency_target': servers of other kinds do not say how many "
+                  "requests they take at a time");
+}
+
+}  // namespace
+
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling) {
   TRY(pool.read_table("scale", [&](const ConfigTable& table) -> Result<void> {
@@ -472,10 +503,9 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
   }));
   TRY(pool.read_table("launch", [&](const ConfigTable& table) -> Result<void> {
     if (!scaling) return pool.bad("launch", "says nothing without [pool.scale]");
-    if (is_foreign) return pool.bad("launch", "starts pelton serve, which is none of other kinds");
-    return read_launch(table, scaling->launch.emplace());
+    return read_launch(table, is_foreign, scaling->launch.emplace());
   }));
-  return {};
+  return is_foreign && scaling ? check_foreign(pool, *scaling) : Result<void>();
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {

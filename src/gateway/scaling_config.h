@@ -56,7 +56,7 @@ struct LaunchConfig {
   std::string name_space;
   Workload workload = Workload::kDeployment;
   std::string workload_name;
-  int port = 0;  // their --fleet-port
+  int port = 0;  // their --fleet-port; of other kinds, where they serve
   // Of batch jobs.
   std::vector<std::string> sbatch;  // further arguments of sbatch
   double drain_s = 60;              // before its time limit a job is asked to end

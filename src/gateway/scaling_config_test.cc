@@ -144,6 +144,36 @@ void refuse(const Bad& bad) {
   EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
 }
 
+// What runs in their pods their workload says; without any, they are advised on.
+TEST(ScalingConfig, PoolsOfOtherKindsAreReadAndWrittenAgain) {
+  const std::string foreign = kPool + "kind = \"vllm\"\n[pool.scale]\nconcurrency_target = 16\n";
+  const std::string pods =
+      "[pool.launch]\nkind = \"kubernetes\"\nworkload = \"ml/deployment/vllm\"\nport = 8000\n";
+  const Result<GatewayConfig> read = parse_gateway_config(foreign + pods, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->pools.at(0).scaling->launch->kind, LaunchConfig::Kind::kKubernetes);
+  EXPECT_EQ(read->pools.at(0).scaling->launch->port, 8000);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(config_text(*again), config_text(*read));
+  EXPECT_TRUE(parse_gateway_config(foreign + "mode = \"advise\"\n", "f", {}).ok());
+  // Requests are held while its servers are away: nobody decides on it.
+  const std::string alone = kPool + "kind = \"vllm\"\n[pool.scale]\n";
+  EXPECT_TRUE(parse_gateway_config(alone, "f", {}).ok());
+  const Bad bads[] = {
+      {foreign + "[pool.launch]\nserve = [\"m\"]\n",
+       "f:7: [[pool]]: 'launch': 'kind' must be kubernetes"},
+      {foreign + "[pool.launch]\nkind = \"slurm\"\nserve = [\"m\"]\n",
+       "f:8: [[pool]]: 'launch': 'kind' must be kubernetes"},
+      {alone + pods, "f:5: [[pool]]: 'scale' needs 'concurrency_target'"},
+      {alone + "mode = \"advise\"\n", "f:5: [[pool]]: 'scale' needs 'concurrency_target'"},
+      {foreign + "max = 3\nstandby = 1\n" + pods, "f:5: [[pool]]: 'scale' 'standby' is of"},
+      {foreign + "policy = \"slo\"\nttft = 1\n" + pods,
+       "f:5: [[pool]]: 'scale' 'policy' cannot be slo"},
+  };
+  for (const Bad& bad : bads) refuse(bad);
+}
+
 TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
   const std::string launch = kPool + "[pool.scale]\n[pool.launch]\n";
   const Bad bads[] = {
