@@ -56,7 +56,7 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
                     "--new-key FILE` makes one",
                     launch.place));
   }
-  if (decides_some) return {};
+  if (decides_some) return check_gpus(config);
   if (without != nullptr) {
     return bad(
         fmt::format("{}: [[pool]]: pool '{}' has no [pool.launch]: nothing says how its "
@@ -76,8 +76,10 @@ Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
     TRY_ASSIGN(recorder,
                launch::FactsRecorder::open(facts_file, launch::FactsRecorder::kBytesMax, log));
   }
-  return std::unique_ptr<GatewayScaling>(new GatewayScaling(
+  std::unique_ptr<GatewayScaling> made(new GatewayScaling(
       scaled_pools(config), std::move(launcher), std::move(recorder), gateway, signal, clock, log));
+  if (config.autoscaler.gpus_max) made->scaler_.share_gpus(*config.autoscaler.gpus_max);
+  return made;
 }
 
 GatewayScaling::GatewayScaling(std::vector<launch::ScaledPool> pools,

@@ -759,6 +759,9 @@ class Autoscale(unittest.TestCase):
                                    (at + 'lead = "etcd"\n' + scaled, ':3: [autoscaler] lead = "etcd" needs [etcd]'),
                                    (at + 'listen = "0.0.0.0:1"\n' + scaled, ":3: [autoscaler]: 'listen' 0.0.0.0 lets anyone"),
                                    (at + 'keda_listen = "0.0.0.0:1"\n' + scaled, ":3: [autoscaler]: 'keda_listen' 0.0.0.0 lets anyone"),
+                                   (at + 'max_gpus = 8\n' + scaled, ":3: [autoscaler]: 'max_gpus' says nothing"),
+                                   (at + 'max_gpus = 8\n' + pool + '[pool.scale]\nmin = 5\nmax = 5\ngpus = 2\n[pool.launch]\nserve = ["m"]\n',
+                                    ":3: [autoscaler]: 'max_gpus' (8) is less than what 'min' and 'standby' of all pools take (10)"),
                                    (at + 'listen = "0.0.0.0:1"\n' + scaled, None, "--open")):
             config.write_text(text)
             done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", str(config), "--check", *words], capture_output=True, text=True,

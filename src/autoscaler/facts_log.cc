@@ -321,6 +321,7 @@ void write_facts(base::JsonWriter& w, const PoolFacts& facts) {
   write_exact(w, facts.start_s_assumed);
   if (facts.wanted) w.key("wanted").integer(*facts.wanted);
   if (facts.room) w.key("room").integer(*facts.room);
+  if (facts.most) w.key("most").integer(*facts.most);
   if (!facts.prefill.empty()) {
     w.key("prefill").begin_array();
     for (const ReplicaFacts& one : facts.prefill) write_replica(w, one);
@@ -343,6 +344,7 @@ PoolFacts read_facts(const Json& json, bool& ok) {
   if (!json.is_object()) return facts;
   if (json.find("wanted") != nullptr) facts.wanted = in.small("wanted", 0);
   if (json.find("room") != nullptr) facts.room = in.small("room", 0);
+  if (json.find("most") != nullptr) facts.most = in.small("most", 0);
   if (json.find("prefill") != nullptr) {
     in.each("prefill", kReplicasInALine,
             [&](const MemberReader& one) { facts.prefill.push_back(read_replica(one)); });

@@ -139,5 +139,38 @@ TEST(PoolCeilingTest, ACeilingThatFallsOnAnIdlePoolDoesNotTakeTheLastOne) {
   EXPECT_EQ(over.drain.size(), 1u);
 }
 
+// Other pools take all GPUs: the last one goes though it is asked, once gateways hold what comes.
+TEST(PoolCeilingTest, WhereOthersTakeAllGpusTheLastOneIsRetiredAmidItsRequests) {
+  PoolPolicy asked = policy(3);
+  asked.replicas_min = 0;
+  PoolScaler scaler(asked);
+  PoolFacts facts;
+  facts.gateways = {{.gateway = "g", .incarnation = 1, .sequence = 1, .at_ns = kSecond}};
+  scaler.decide(facts, kSecond);
+  facts.replicas = {{.id = "a", .phase = ReplicaPhase::kReady, .ready_ns = kSecond, .running = 1}};
+  const auto at = [&](int64_t second) {
+    ++facts.gateways[0].sequence;
+    ++facts.gateways[0].requests;
+    facts.gateways[0].at_ns = second * kSecond;
+    facts.gateways[0].in_service = 1;
+    return scaler.decide(facts, second * kSecond);
+  };
+  EXPECT_EQ(at(100).desired, 1);
+  facts.most = 0;
+  const PoolDecision announced = at(102);
+  EXPECT_EQ(announced.desired, 1);
+  EXPECT_NE(announced.retirement, 0u);
+  EXPECT_EQ(announced.reason, Reason::kGpus);
+  facts.gateways[0].holds_for = announced.retirement;
+  facts.gateways[0].held = 5;
+  const PoolDecision gone = at(104);
+  EXPECT_EQ(gone.desired, 0);
+  EXPECT_THAT(gone.drain, ElementsAre("a"));
+  facts.replicas.clear();
+  EXPECT_EQ(at(106).start, 0) << "what is held waits for GPUs";
+  facts.most = 1;
+  EXPECT_EQ(at(108).start, 1);
+}
+
 }  // namespace
 }  // namespace pelton::autoscaler

@@ -415,6 +415,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                          "itl",
                          "percentile",
                          "mode",
+                         "priority",
                          "window",
                          "panic_window",
                          "concurrency_target",
@@ -447,6 +448,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
     return table.bad("mode", "must be act or advise" + cli::did_you_mean(mode, {"act", "advise"}));
   }
   scaling.is_advised_only = mode == "advise";
+  TRY(table.read("priority", {-1000, 1000}, scaling.priority));
   TRY(table.read("window", {6, kHour_s}, policy.window_s));
   std::optional<double> share;
   TRY(read_percent(table, "panic_window", share));
@@ -509,13 +511,14 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only(
-      {"state_dir", "gateways", "listen", "keda_listen", "lead", "lease", "lease_seconds"}));
-  for (const char* key : {"", "gateways", "listen", "keda_listen", "lead"}) {
+  TRY(table.expect_only({"state_dir", "gateways", "listen", "keda_listen", "lead", "lease",
+                         "lease_seconds", "max_gpus"}));
+  for (const char* key : {"", "gateways", "listen", "keda_listen", "lead", "max_gpus"}) {
     if (*key == '\0' || table.has(key)) autoscaler.places[key] = table.place_of(key) + ": ";
   }
   TRY(read_lead(table, autoscaler));
   TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
+  TRY(table.read("max_gpus", {1, 1e6}, autoscaler.gpus_max));
   TRY(table.read("state_dir", autoscaler.state_dir));
   if (autoscaler.state_dir.empty()) {
     return table.bad("state_dir", "is empty: a folder for replicas' files");

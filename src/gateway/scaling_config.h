@@ -80,6 +80,7 @@ struct ScalingConfig {
   // none.
   std::string_view unheeded_by_roles() const;
   bool is_advised_only = false;
+  int priority = 0;  // of several that share GPUs who has more takes first
   HoldConfig hold;
   std::optional<LaunchConfig> launch;
   std::string place;  // "FILE:LINE"
@@ -98,7 +99,8 @@ struct AutoscalerConfig {
   Lead lead = Lead::kNone;
   std::string lease_namespace;  // of kKubernetes: its Lease
   std::string lease_name;
-  int lease_s = 6;  // after which another one leads
+  int lease_s = 6;                   // after which another one leads
+  std::optional<int> gpus_max = {};  // of all pools together
   // "FILE:LINE: " of its keys that stand there, and of the table ("").
   std::map<std::string, std::string, std::less<>> places = {};
   std::string_view place_of(std::string_view key) const;

@@ -30,6 +30,7 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("silent_gateways").begin_array();
   for (const std::string& url : state.silent_gateways) w.string(url);
   w.end_array();
+  if (state.gpus_most) w.key("gpus_most").integer(*state.gpus_most);
   // Of those that run with other arguments than one that is started now, and what is done about it.
   w.key("outdated").begin_object();
   for (const auto& [name, how] : state.outdated) w.key(name).string(how);

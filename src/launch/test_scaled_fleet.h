@@ -43,9 +43,10 @@ class PlayedLauncher final : public Launcher {
   }
   uint64_t newest_token() const override { return newest; }
   bool is_known(const std::string& /*pool*/) const override { return known; }
-  // Those that compute prompts have places of their own.
+  // Those that compute prompts, and those of another pool, have places of their own.
   static int place_of(const ReplicaOrder& order) {
-    return order.ordinal + (order.pool == "p:prefill" ? kPrefillPlace : 0);
+    const bool is_other = order.pool == "p:prefill" || order.pool == "q";
+    return order.ordinal + (is_other ? kPrefillPlace : 0);
   }
   int running(const std::string& pool) const {
     return static_cast<int>(std::ranges::count_if(replicas, [&](const auto& one) {
@@ -71,7 +72,14 @@ class PlayedLauncher final : public Launcher {
 class PlayedFleet final : public ScaledFleet {
  public:
   explicit PlayedFleet(const base::Clock& clock) : clock_(clock) {}
-  std::vector<autoscaler::GatewayReport> reports(const std::string& /*pool*/) override {
+  std::vector<autoscaler::GatewayReport> reports(const std::string& pool) override {
+    if (const auto own = of_pool.find(pool); own != of_pool.end()) {
+      ++own->second.sequence;
+      own->second.gateway = "g";
+      own->second.incarnation = 1;
+      own->second.at_ns = clock_.now_ns();
+      return {own->second};
+    }
     ++report.sequence;
     report.gateway = "g";
     report.incarnation = 1;
@@ -99,7 +107,8 @@ class PlayedFleet final : public ScaledFleet {
   }
 
   autoscaler::GatewayReport report;
-  std::vector<autoscaler::GatewayReport> others;  // of other gateways, as they are
+  std::map<std::string, autoscaler::GatewayReport> of_pool;  // in its stead
+  std::vector<autoscaler::GatewayReport> others;             // of other gateways, as they are
   std::vector<std::string> silent;
   std::vector<Worker> known;
   std::vector<Address> members;
