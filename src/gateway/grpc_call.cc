@@ -167,7 +167,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void send(net::HttpResponse response) override {
     writer_.end_now(rpc::grpc_status(context_, rpc::call_error(response)));
   }
-  void begin() override {
+  void take_up() override {
     if (writer_.ending() || std::exchange(begun_, true)) return;
     StartSendInitialMetadata();
   }
@@ -245,7 +245,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopRespond
     reply_ = rpc::buffer_of(response.body);
     end_with(grpc::Status::OK);
   }
-  void begin() override {
+  void take_up() override {
     if (finished_ || std::exchange(begun_, true)) return;
     StartSendInitialMetadata();
   }

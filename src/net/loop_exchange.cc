@@ -15,7 +15,7 @@ void LoopExchange::send(HttpResponse response) {
 
 // The status is the stream's last word here, and headers have no place.
 void LoopExchange::start_stream(int /*status*/, HttpHeaders /*headers*/) {
-  if (*responder_ != nullptr) (*responder_)->begin();
+  if (*responder_ != nullptr) (*responder_)->take_up();
 }
 
 void LoopExchange::write(std::string_view frames) {

@@ -27,7 +27,7 @@ class LoopResponder {
 
   virtual void send(HttpResponse response) = 0;
   // Its client may learn that it has been taken up. More than once, and send() may follow.
-  virtual void begin() {}
+  virtual void take_up() {}
   virtual void write(std::string_view frames) = 0;
   virtual void finish() = 0;
   virtual void abandon() = 0;  // whoever was to answer has gone without
