@@ -104,6 +104,9 @@ std::string explained(const Json& pool) {
   if (const std::string why = pool.string("last_failure").value_or(""); !why.empty()) {
     text += fmt::format("the last start that failed: {}\n", why);
   }
+  if (const auto most = pool.integer("gpus_most")) {
+    text += fmt::format("the GPUs of all pools leave it {} replicas at most\n", *most);
+  }
   const Json* silent = pool.find("silent_gateways");
   if (silent != nullptr && silent->is_array()) {
     for (const Json& one : silent->as_array()) {
@@ -298,6 +301,7 @@ Result<void> Deciding::begin(launch::Lead* lead) {
   fleet_ = std::make_unique<launch::RemoteFleet>(std::move(options), clock_, log_);
   scaler_ = std::make_unique<launch::FleetScaler>(std::move(pools), *launcher_, *fleet_, clock_,
                                                   log_, recorder_.get(), epoch);
+  if (config_.autoscaler.gpus_max) scaler_->share_gpus(*config_.autoscaler.gpus_max);
   if (lead_ != nullptr) TRY(remember());
   return {};
 }

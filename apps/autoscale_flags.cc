@@ -165,6 +165,7 @@ Result<void> set_scale_key(const std::string& setting, const std::string& pool,
   if (key.starts_with("prefill_") && !scaling.policy.prefill) {
     return bad("is of a pool whose requests are split");
   }
+  if (key == "priority") return bad("is of several pools, and one is played");
   // Words need no quotes here.
   Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, flag);
   if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), flag);

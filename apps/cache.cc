@@ -1,8 +1,9 @@
-// pelton cache list, pelton cache purge: the models in the Hugging Face cache, and what was packed
-// from models.
+// pelton cache list, pelton cache purge: the models in the Hugging Face cache, what was packed from
+// models, and copies of weights that were fetched.
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "apps/kept_copies.h"
 #include "apps/verbs.h"
 #include "base/json.h"
 #include "checkpoint/hub_cache.h"
@@ -21,19 +22,21 @@ std::string cache() {
 cli::Flag weights_cache_flag() {
   return {.name = "--weights-cache",
           .value = "DIR",
-          .help = "where serve --weights-cache keeps packed weights",
+          .help =
+              "where serve --weights-cache keeps packed weights, and copies of those that "
+              "--weights-from fetches",
           .default_text = "none",
           .may_be_empty = false};
 }
 
 cli::Flag purged_weights_cache_flag() {
   cli::Flag flag = weights_cache_flag();
-  flag.only_with = {{"--packed"}};
+  flag.only_with = {{"--packed"}, {"--copies"}};
   return flag;
 }
 
 // Empty: there is none.
-std::string packed_cache(const cli::Arguments& arguments) {
+std::string weights_cache(const cli::Arguments& arguments) {
   const std::string& folder = arguments.text("--weights-cache");
   return folder == "none" ? "" : folder;
 }
@@ -51,7 +54,8 @@ std::string revisions(const hub::CachedModel& model) {
 }
 
 std::string table(const std::vector<hub::CachedModel>& models,
-                  const std::vector<node::PackedEntry>& packed) {
+                  const std::vector<node::PackedEntry>& packed,
+                  const std::vector<weights::Copy>& copies) {
   std::string out;
   if (models.empty()) out = fmt::format("no models in {}\n", cache());
   for (const hub::CachedModel& model : models) {
@@ -69,6 +73,7 @@ std::string table(const std::vector<hub::CachedModel>& models,
                        cli::format_bytes(static_cast<double>(entry.bytes)), entry.source,
                        entry.weights);
   }
+  for (const weights::Copy& copy : copies) out += copy_row(copy);
   return out;
 }
 
@@ -96,11 +101,15 @@ Json json_of(const node::PackedEntry& entry) {
 
 Result<void> list(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
-  const std::vector<node::PackedEntry> packed = node::packed_models(packed_cache(arguments));
-  if (!arguments.has("--json")) return write_text(table(models, packed));
+  const std::string kept = weights_cache(arguments);
+  const std::vector<node::PackedEntry> packed = node::packed_models(kept);
+  std::vector<weights::Copy> copies;
+  if (!kept.empty()) copies = weights::list_copies(kept);
+  if (!arguments.has("--json")) return write_text(table(models, packed, copies));
   Json::Array array;
   for (const hub::CachedModel& model : models) array.push_back(json_of(model));
   for (const node::PackedEntry& entry : packed) array.push_back(json_of(entry));
+  for (const weights::Copy& copy : copies) array.push_back(copy_json(copy));
   return write_output(Json(std::move(array)).dump() + "\n");
 }
 
@@ -110,22 +119,37 @@ Result<void> purge_one(const std::string& model) {
   return {};
 }
 
-Result<void> purge(const cli::Arguments& arguments) {
-  if (arguments.has("--packed")) {
-    const std::string source = arguments.has("MODEL") ? arguments.text("MODEL") : "";
-    if (source.empty() && !arguments.has("--all")) {
-      return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
-    }
-    if (packed_cache(arguments).empty()) {
-      return Error{ErrorCode::kInvalidArgument, "--packed wants --weights-cache DIR too",
-                   "weights-cache"};
-    }
-    TRY_ASSIGN(const int64_t freed, node::purge_packed(packed_cache(arguments), source));
-    fmt::print(stderr, "packed weights: {} freed\n", cli::format_bytes(static_cast<double>(freed)));
-    return {};
+// What a server keeps in --weights-cache; of `model`, empty: all of it.
+Result<void> purge_kept(const cli::Arguments& arguments, const std::string& model) {
+  const std::string folder = weights_cache(arguments);
+  const bool wants_packed = arguments.has("--packed");
+  if (folder.empty()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} wants --weights-cache DIR too", wants_packed ? "--packed" : "--copies"),
+        "weights-cache"};
   }
+  if (wants_packed) {
+    TRY_ASSIGN(const int64_t freed, node::purge_packed(folder, model));
+    fmt::print(stderr, "packed weights: {} freed\n", cli::format_bytes(static_cast<double>(freed)));
+  }
+  if (!arguments.has("--copies")) return {};
+  int erased = 0;
+  for (const weights::Copy& copy : weights::list_copies(folder)) {
+    if (!model.empty() && !is_copy_of(copy, model)) continue;
+    TRY(erase_kept_copy(copy.folder));
+    ++erased;
+  }
+  if (erased == 0) fmt::print(stderr, "copies: none\n");
+  return {};
+}
+
+Result<void> purge(const cli::Arguments& arguments) {
   if (!arguments.has("--all") && !arguments.has("MODEL")) {
     return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
+  }
+  if (arguments.has("--packed") || arguments.has("--copies")) {
+    return purge_kept(arguments, arguments.has("MODEL") ? arguments.text("MODEL") : "");
   }
   if (!arguments.has("--all")) return purge_one(arguments.text("MODEL"));
   TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
@@ -138,7 +162,8 @@ Result<void> purge(const cli::Arguments& arguments) {
 cli::Verb cache_list_verb() {
   return {
       .name = "cache list",
-      .summary = "Lists the models in the Hugging Face cache, and packed weights.",
+      .summary =
+          "Lists the models in the Hugging Face cache, packed weights, and copies of weights.",
       .flags = {{.name = "--json",
                  .help = "a JSON array instead of a table",
                  .kind = cli::Flag::Kind::kSwitch},
@@ -162,10 +187,15 @@ cli::Verb cache_purge_verb() {
                 {.name = "--packed",
                  .help = "only weights that were packed from MODEL, as `cache list` names it",
                  .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--copies",
+                 .help = "only copies of MODEL that serve --weights-from keeps: by its name there, "
+                         "what they are from, or their folder",
+                 .kind = cli::Flag::Kind::kSwitch},
                 purged_weights_cache_flag()},
       .exclusive = {{"MODEL", "--all"}},
       .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all",
-                   "pelton cache purge --packed --all --weights-cache ./packed"},
+                   "pelton cache purge --packed --all --weights-cache ./packed",
+                   "pelton cache purge --copies my-model --weights-cache /data/weights"},
       .run = purge,
   };
 }

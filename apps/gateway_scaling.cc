@@ -38,15 +38,15 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
   const auto bad = [](std::string text) {
     return Error{ErrorCode::kBadConfig, std::move(text), "config"};
   };
-  bool starts_some = false;
+  bool decides_some = false;
   const gateway::PoolConfig* without = nullptr;
   for (const gateway::PoolConfig& pool : config.pools) {
     if (!pool.scaling) continue;
+    decides_some = decides_some || is_decided_on(pool);
     if (!pool.scaling->launch) {
-      without = &pool;
+      if (!pool.scaling->is_advised_only) without = &pool;
       continue;
     }
-    starts_some = true;
     const gateway::LaunchConfig& launch = *pool.scaling->launch;
     const bool is_far = launch.kind == gateway::LaunchConfig::Kind::kSlurm;
     if (!is_far || !config.fleet_key_file.empty()) continue;
@@ -56,11 +56,12 @@ Result<void> GatewayScaling::check(const gateway::GatewayConfig& config) {
                     "--new-key FILE` makes one",
                     launch.place));
   }
-  if (starts_some) return {};
+  if (decides_some) return check_gpus(config);
   if (without != nullptr) {
     return bad(
         fmt::format("{}: [[pool]]: pool '{}' has no [pool.launch]: nothing says how its "
-                    "replicas are started; serve = [\"MODEL\"] there does",
+                    "replicas are started; serve = [\"MODEL\"] there does, and mode = "
+                    "\"advise\" starts none",
                     without->scaling->place, without->name));
   }
   return bad("no [[pool]] has [pool.scale] and [pool.launch]: there is nothing to scale");
@@ -75,8 +76,10 @@ Result<std::unique_ptr<GatewayScaling>> GatewayScaling::make(
     TRY_ASSIGN(recorder,
                launch::FactsRecorder::open(facts_file, launch::FactsRecorder::kBytesMax, log));
   }
-  return std::unique_ptr<GatewayScaling>(new GatewayScaling(
+  std::unique_ptr<GatewayScaling> made(new GatewayScaling(
       scaled_pools(config), std::move(launcher), std::move(recorder), gateway, signal, clock, log));
+  if (config.autoscaler.gpus_max) made->scaler_.share_gpus(*config.autoscaler.gpus_max);
+  return made;
 }
 
 GatewayScaling::GatewayScaling(std::vector<launch::ScaledPool> pools,

@@ -324,18 +324,55 @@ void add_prefill(std::vector<launch::ScaledPool>& pools) {
   pools.push_back(std::move(prefill));
 }
 
+bool is_decided_on(const gateway::PoolConfig& pool) {
+  return pool.scaling && (pool.scaling->launch || pool.scaling->is_advised_only);
+}
+
+Result<void> check_gpus(const gateway::GatewayConfig& config) {
+  if (!config.autoscaler.gpus_max) return {};
+  const auto bad = [&](std::string what) {
+    return Error{
+        ErrorCode::kBadConfig,
+        fmt::format("{}[autoscaler]: 'max_gpus' {}", config.autoscaler.place_of("max_gpus"), what),
+        "config"};
+  };
+  int64_t least = 0;
+  bool is_counted = false;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (!is_decided_on(pool) || pool.scaling->policy.gpus_each == 0) continue;
+    is_counted = true;
+    const autoscaler::PoolPolicy& policy = pool.scaling->policy;
+    if (is_split(pool)) {
+      return bad(
+          fmt::format("cannot be kept for pool '{}', whose replicas have two roles: give it "
+                      "a 'max_gpus' of its own, and no 'gpus' here",
+                      pool.name));
+    }
+    int replicas = policy.replicas_min;
+    for (const autoscaler::Schedule& one : policy.schedules) {
+      replicas = std::max(replicas, one.replicas_min.value_or(0));
+    }
+    least += int64_t{replicas + policy.standby} * policy.gpus_each;
+  }
+  if (!is_counted) return bad("says nothing: no pool says how many 'gpus' a replica takes");
+  if (least <= *config.autoscaler.gpus_max) return {};
+  return bad(fmt::format("({}) is less than what 'min' and 'standby' of all pools take ({})",
+                         *config.autoscaler.gpus_max, least));
+}
+
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config) {
   std::vector<launch::ScaledPool> pools;
   for (const gateway::PoolConfig& pool : config.pools) {
-    if (!pool.scaling || !pool.scaling->launch) continue;
-    const gateway::LaunchConfig& launch = *pool.scaling->launch;
+    if (!is_decided_on(pool)) continue;
+    const gateway::LaunchConfig launch = pool.scaling->launch.value_or(gateway::LaunchConfig());
     pools.push_back({.name = pool.name,
                      .policy = pool.scaling->policy,
                      .start_s = launch.start_s,
                      .progress_s = launch.progress_s,
                      .stop_grace_s = launch.stop_grace_s,
                      .is_advised_only = pool.scaling->is_advised_only,
-                     .rolls = launch.rolls});
+                     .rolls = launch.rolls,
+                     .priority = pool.scaling->priority});
     if (is_split(pool)) add_prefill(pools);
   }
   return pools;

@@ -21,7 +21,12 @@ Result<cluster::KubernetesApi::Options> kubernetes_api_options(
 // Whether `pelton serve` would take what pools' `serve` says, as a replica's command line; files
 // that it names are not read, as they may lie elsewhere. Errors: kBadConfig, "FILE:LINE: ...".
 Result<void> check_launched(const gateway::GatewayConfig& config);
-// Those with [pool.scale] and [pool.launch].
+// It has [pool.scale] and [pool.launch], or is advised only.
+bool is_decided_on(const gateway::PoolConfig& pool);
+// Whether what pools are never to be without fits into the GPUs that they share. Errors:
+// kBadConfig, "FILE:LINE: ...".
+Result<void> check_gpus(const gateway::GatewayConfig& config);
+// Those that are decided on.
 std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& config);
 // One for all of these pools; `epoch`: of whoever leads; 0: nobody else is there. Errors: those of
 // launch::LocalLauncher::open(), SiteLauncher::open() and SlurmSite::open(), kBadConfig. `clock`

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "apps/kept_copies.h"
 #include "apps/listener_flags.h"
 #include "apps/loading.h"
 #include "apps/verbs.h"
@@ -253,32 +254,18 @@ cli::Verb mirror_weights_verb() {
   return verb;
 }
 
-Json json_of(const weights::Copy& copy) {
-  Json json;
-  json.set("folder", copy.folder);
-  json.set("from", copy.from);
-  json.set("whole", copy.whole);
-  json.set("bytes", copy.bytes);
-  json.set("unfinished_bytes", copy.partial_bytes);
-  return json;
-}
-
 Result<void> ls(const cli::Arguments& arguments) {
   const std::vector<weights::Copy> copies = weights::list_copies(arguments.text("FOLDER"));
   if (arguments.has("--json")) {
     Json::Array array;
-    for (const weights::Copy& copy : copies) array.push_back(json_of(copy));
+    for (const weights::Copy& copy : copies) array.push_back(copy_json(copy));
     return write_output(Json(std::move(array)).dump() + "\n");
   }
   if (copies.empty()) {
     return write_text(fmt::format("no copies in {}\n", arguments.text("FOLDER")));
   }
   std::string out;
-  for (const weights::Copy& copy : copies) {
-    out += fmt::format("{:<40} {:>10}  {}{}\n", copy.folder, human(copy.bytes + copy.partial_bytes),
-                       copy.whole ? "from " + copy.from : "unfinished",
-                       copy.whole && copy.partial_bytes > 0 ? ", and an unfinished one" : "");
-  }
+  for (const weights::Copy& copy : copies) out += copy_row(copy);
   return write_text(out);
 }
 
@@ -327,20 +314,8 @@ cli::Verb manifest_weights_verb() {
 
 Result<void> erase(const cli::Arguments& arguments) {
   const std::string& folder = arguments.text("FOLDER");
-  std::vector<std::string> gone = {folder};
-  if (arguments.has("--all")) {
-    gone.clear();
-    for (const weights::Copy& copy : weights::list_copies(folder)) gone.push_back(copy.folder);
-  }
-  for (const std::string& one : gone) {
-    TRY_ASSIGN(const weights::Erased erased, weights::erase_copy(one));
-    fmt::print(stderr, "{}: {} freed\n", one, human(erased.bytes));
-    if (erased.left.empty()) continue;
-    constexpr size_t kNamed = 10;
-    const auto named = std::span(erased.left).first(std::min(erased.left.size(), kNamed));
-    fmt::print(stderr, "{}: {} files are not the copy's and stay: {}{}\n", one, erased.left.size(),
-               fmt::join(named, ", "), erased.left.size() > kNamed ? ", ..." : "");
-  }
+  if (!arguments.has("--all")) return erase_kept_copy(folder);
+  for (const weights::Copy& copy : weights::list_copies(folder)) TRY(erase_kept_copy(copy.folder));
   return {};
 }
 

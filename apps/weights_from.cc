@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/kept_copies.h"
 #include "apps/weights_flags.h"
 #include "cli/human_size.h"
 #include "cli/phased_progress.h"
@@ -12,19 +13,8 @@
 #include "weights/mirror.h"
 
 namespace pelton::apps {
-namespace {
 
 using cli::Flag;
-
-// "openai/gpt-oss-20b" as one part of a path.
-std::string folder_name(std::string model) {
-  for (size_t at = model.find('/'); at != std::string::npos; at = model.find('/')) {
-    model.replace(at, 1, "--");
-  }
-  return model;
-}
-
-}  // namespace
 
 std::vector<Flag> weights_from_flags() {
   std::vector<Flag> flags = {
@@ -80,7 +70,7 @@ Result<WeightsFrom::Fetched> WeightsFrom::fetch(const std::string& model,
   for (weights::Place& peer : options.fetch.peers) peer = place_below(peer, model);
   options.fetch.origin = place_below(options.fetch.origin, model);
   options.share = share_.get();
-  options.name = folder_name(model);
+  options.name = copy_name(model);
   std::string parent = cache_;
   if (cache_.empty()) {
     TRY_ASSIGN(fetched.temporary, weights::TemporaryCopy::make());

@@ -70,7 +70,7 @@ class Launchers(unittest.TestCase):
         self.scalers = []
         self.addCleanup(lambda: [one.end(signal.SIGKILL) for one in self.scalers])
 
-    def configure(self, autoscaler="", scale="", launch="", more="", head=""):
+    def configure(self, autoscaler="", scale="", launch="", more="", head="", pool=""):
         self.admin = free_port()
         self.config = self.folder / "gateway.toml"
         self.config.write_text(f"""[gateway]
@@ -84,6 +84,7 @@ gateways = ["http://127.0.0.1:{self.admin}"]
 [[pool]]
 name = "box"
 model = "pelton-box"
+{pool}
 [pool.scale]
 window = 6
 idle_to_zero = 1
@@ -167,6 +168,35 @@ start_seconds = 1
         self.assertEqual(ours, {("PATCH", "/apis/apps/v1/namespaces/ml/deployments/box/scale", "application/merge-patch+json")})
         kinds = {(method, path.split("/namespaces/")[1].split("/", 1)[1].split("/")[0]) for method, path, body in api.writes}
         self.assertLessEqual(kinds, {("PATCH", "deployments"), ("POST", "leases"), ("PATCH", "leases"), ("PATCH", "pods")}, "no more rights")
+
+    def test_pods_of_another_kind_from_nothing_to_some_and_back(self):
+        """Servers that know nothing of fleets: they are known by their port, and by their own metrics."""
+        port = free_port()
+
+        def start(address):
+            return subprocess.Popen([gateway_fixture.BINARY, "serve", BOX, "--executor", f"modelled:{self.script}", "--host", address, "--port",
+                                     str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        api = WorkloadApi(None, start)
+        self.addCleanup(api.close)
+        self.configure(scale="max = 2\nconcurrency_target = 4", pool='kind = "vllm"',
+                       launch=f'kind = "kubernetes"\nworkload = "ml/deployment/box"\nport = {port}',
+                       more=f'[kubernetes]\napi = "http://127.0.0.1:{api.server_port}"\ntoken_file = ""')
+        self.scaler()
+        self.assertEqual(self.state(), "cold")
+        self.assertEqual(self.at_once(range(1, 21))(), [])
+        self.assertIn(api.created, (1, 2))
+        self.wait(lambda: self.state() == "cold" and not api.pods)
+
+    def test_a_pool_that_nobody_launches_is_advised_on(self):
+        self.configure(scale='max = 3\nmode = "advise"\nconcurrency_target = 1', pool='kind = "vllm"')
+        text = self.config.read_text()
+        self.config.write_text(text[:text.index("[pool.launch]")])
+        scaler = self.scaler()
+        held = threading.Thread(target=lambda: ask(self.gateway.port, "POST", "/v1/chat/completions", {
+            "model": "pelton-box", "messages": [{"role": "user", "content": "hi"}]}, **{"x-request-timeout-ms": "3000"}))
+        held.start()
+        self.wait(lambda: scaler.said("pool 'box' (advice): 1 replica"), 20)
+        held.join()
 
     def test_advice_writes_nothing_to_the_cluster(self):
         """Where an HPA or KEDA acts: three pods are wanted by somebody else, and stay."""

@@ -386,7 +386,14 @@ class Weights(unittest.TestCase):
         shared = re.search(r"given on at (http://\S+)", process.log.read_text())[1]
         self.expect(0, self.pelton("weights", "mirror", url, self.folder / "copy", "--peer", shared))
         self.assertEqual(self.sent(url), size)
-        self.expect(0, self.pelton("weights", "erase", cache, "--all"))
+        # The commands of packed weights see and delete copies as well.
+        listed = json.loads(self.pelton("cache", "list", "--weights-cache", cache, "--json").stdout)
+        self.assertEqual([(one["folder"], one["bytes"]) for one in listed if "from" in one], [(copies[0]["folder"], copies[0]["bytes"])])
+        self.assertIn(copies[0]["folder"], self.pelton("cache", "list", "--weights-cache", cache).stdout)
+        for words in (("another-model", "--copies"), ("--all", "--packed")):
+            self.expect(0, self.pelton("cache", "purge", *words, "--weights-cache", cache))
+            self.assertTrue(pathlib.Path(copies[0]["folder"]).exists(), words)
+        self.expect(0, self.pelton("cache", "purge", "pelton-box", "--copies", "--weights-cache", cache))
         self.assertEqual(list(cache.iterdir()), [])
 
 

@@ -82,6 +82,7 @@ class MemberReader {
     ok_ = false;
     return otherwise;
   }
+  bool has(std::string_view key) const { return json_.find(key) != nullptr; }
   std::string text(std::string_view key) const {
     const Json* value = json_.find(key);
     if (value != nullptr && value->is_string()) return value->as_string();
@@ -118,6 +119,16 @@ void write_schedule(base::JsonWriter& w, const Schedule& one) {
   w.key("to").integer(one.to_minute).key("offset").integer(one.utc_offset_minutes);
   if (one.replicas_min) w.key("min").integer(*one.replicas_min);
   if (one.replicas_max) w.key("max").integer(*one.replicas_max);
+  // As it was then: the machine that decides again may have another edition of the zones.
+  if (!one.zone.name.empty()) {
+    w.key("zone").string(one.zone.name).key("zone_offset_s").integer(one.zone.offset_s);
+    w.key("zone_changes").begin_array();
+    for (const base::TimeZone::Change& change : one.zone.changes) {
+      w.begin_object().key("at").integer(change.at_s).key("offset_s").integer(change.offset_s);
+      w.end_object();
+    }
+    w.end_array();
+  }
   w.end_object();
 }
 
@@ -153,6 +164,21 @@ void write_policy(base::JsonWriter& w, const PoolPolicy& policy) {
   for (const Schedule& one : policy.schedules) write_schedule(w, one);
   w.end_array();
   members.end();
+}
+
+base::TimeZone read_zone(const MemberReader& in, bool& ok) {
+  constexpr size_t kChangesMax = 8192;
+  constexpr int64_t kOffsetMax_s = 48 * 3600;
+  base::TimeZone zone{.name = in.text("zone")};
+  zone.offset_s = static_cast<int>(in.integer("zone_offset_s", -kOffsetMax_s, kOffsetMax_s));
+  in.each("zone_changes", kChangesMax, [&](const MemberReader& one) {
+    zone.changes.push_back(
+        {one.time("at"), static_cast<int>(one.integer("offset_s", -kOffsetMax_s, kOffsetMax_s))});
+    ok = ok && (zone.changes.size() < 2 ||
+                zone.changes[zone.changes.size() - 2].at_s < zone.changes.back().at_s);
+  });
+  ok = ok && !zone.name.empty();
+  return zone;
 }
 
 PoolPolicy read_policy(const Json& json, bool& ok) {
@@ -201,6 +227,7 @@ PoolPolicy read_policy(const Json& json, bool& ok) {
     if (const int64_t most = one.integer("max", 0, kMost, none); most != none) {
       schedule.replicas_max = static_cast<int>(most);
     }
+    if (one.has("zone")) schedule.zone = read_zone(one, ok);
     policy.schedules.push_back(schedule);
   });
   return policy;
@@ -294,6 +321,7 @@ void write_facts(base::JsonWriter& w, const PoolFacts& facts) {
   write_exact(w, facts.start_s_assumed);
   if (facts.wanted) w.key("wanted").integer(*facts.wanted);
   if (facts.room) w.key("room").integer(*facts.room);
+  if (facts.most) w.key("most").integer(*facts.most);
   if (!facts.prefill.empty()) {
     w.key("prefill").begin_array();
     for (const ReplicaFacts& one : facts.prefill) write_replica(w, one);
@@ -316,6 +344,7 @@ PoolFacts read_facts(const Json& json, bool& ok) {
   if (!json.is_object()) return facts;
   if (json.find("wanted") != nullptr) facts.wanted = in.small("wanted", 0);
   if (json.find("room") != nullptr) facts.room = in.small("room", 0);
+  if (json.find("most") != nullptr) facts.most = in.small("most", 0);
   if (json.find("prefill") != nullptr) {
     in.each("prefill", kReplicasInALine,
             [&](const MemberReader& one) { facts.prefill.push_back(read_replica(one)); });

@@ -77,6 +77,32 @@ TEST(FactsLogTest, AStateThatIsHandedOverDecidesAsTheOldOneWouldHave) {
   }
 }
 
+// A schedule by a place's clock, which is set amid what was recorded.
+TEST(FactsLogTest, AZonesClockIsRecordedAsItWas) {
+  constexpr int64_t kBegin_s = 1'800'000'000;
+  PoolPolicy asked = policy();
+  asked.schedules[0].zone = {
+      .name = "Europe/Berlin", .offset_s = 3600, .changes = {{kBegin_s + 600, 7200}}};
+  TestPool pool({.policy = asked, .service_s = 7.3, .start_s = 5});
+  PoolScaler scaler(asked);
+  std::vector<std::string> lines = {begin_line("p", asked, "")};
+  for (int second = 0; second < 1'200; ++second) {
+    pool.second(2);
+    PoolFacts facts = pool.facts();
+    facts.unix_s = kBegin_s + second;
+    const int64_t now_ns = pool.now_s() * TestPool::kSecond;
+    lines.push_back(decision_line("p", now_ns, facts, scaler.decide(facts, now_ns)));
+  }
+  EXPECT_THAT(lines[0], HasSubstr("Europe/Berlin"));
+  expect_same(lines);
+  std::string backwards = lines[0];
+  const std::string last = R"({"at":1800000600,"offset_s":7200})";
+  const size_t at = backwards.find(last);
+  ASSERT_NE(at, std::string::npos) << backwards;
+  backwards.insert(at, last + ",");
+  EXPECT_FALSE(FactsReplay().feed(backwards).ok());
+}
+
 TEST(FactsLogTest, ObjectivesAreRecordedToo) {
   const TestPool::Options options{
       .policy = {.rule = PoolPolicy::Rule::kSlo,

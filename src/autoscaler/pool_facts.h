@@ -72,8 +72,11 @@ struct PoolFacts {
   // Of those that compute prompts, seen as a pool: as many as the other role's decision says
   // (PoolDecision::Roles). They come and go with it and decide nothing by themselves.
   std::optional<int> wanted = {};
-  // So many further ones may be started beside the other role's; none: as the policy says.
+  // So many further ones may be started beside the other role's, or other pools'; none: as the
+  // policy says.
   std::optional<int> room = {};
+  // So many there may be, as other pools need the rest of the GPUs; none: as the policy says.
+  std::optional<int> most = {};
 };
 
 }  // namespace pelton::autoscaler

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bitset>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,21 +22,46 @@ Result<void> in_range(const char* field, double value, double least, double most
 constexpr int kWeekMinutes = 7 * Schedule::kDayMinutes;
 using Week = std::bitset<kWeekMinutes>;  // minutes from Monday 00:00 UTC
 
-// Which minutes it covers.
-Week week_of(const Schedule& schedule) {
+// Which minutes it covers, by a clock of that offset.
+Week week_of(const Schedule& schedule, int offset_minutes) {
   Week week;
   const int length = schedule.to_minute > schedule.from_minute
                          ? schedule.to_minute - schedule.from_minute
                          : schedule.to_minute - schedule.from_minute + Schedule::kDayMinutes;
   for (int day = 0; day < 7; ++day) {
     if ((schedule.days >> day & 1) == 0) continue;
-    const int begin =
-        day * Schedule::kDayMinutes + schedule.from_minute - schedule.utc_offset_minutes;
+    const int begin = day * Schedule::kDayMinutes + schedule.from_minute - offset_minutes;
     for (int i = 0; i < length; ++i) {
       week.set(static_cast<size_t>((begin + i + kWeekMinutes) % kWeekMinutes));
     }
   }
   return week;
+}
+
+// Which offsets their clocks have at the same time, now or later.
+std::set<std::pair<int, int>> offsets_together(const Schedule& a, const Schedule& b) {
+  std::set<std::pair<int, int>> pairs;
+  const auto add = [&](int64_t unix_s) {
+    pairs.emplace(a.offset_minutes(unix_s), b.offset_minutes(unix_s));
+  };
+  add(base::TimeZone::kBegin_s);
+  for (const base::TimeZone* const zone : {&a.zone, &b.zone}) {
+    for (const base::TimeZone::Change& one : zone->changes) add(one.at_s);
+  }
+  return pairs;
+}
+
+// Two by one clock never do because it is set: hours that it leaves out or has twice are so for
+// both. Otherwise they do where a week in which their clocks are so far apart has a common minute.
+bool overlap(const Schedule& a, const Schedule& b) {
+  if (a.zone == b.zone && a.utc_offset_minutes == b.utc_offset_minutes) {
+    return (week_of(a, 0) & week_of(b, 0)).any();
+  }
+  std::set<int> apart;
+  for (const auto& [first, second] : offsets_together(a, b)) apart.insert(second - first);
+  const Week week = week_of(a, 0);
+  return std::ranges::any_of(apart,
+                             [&](int minutes) { return (week & week_of(b, minutes)).any(); });
 }
 
 Result<void> check_schedule(const Schedule& one, int replicas_min, int replicas_max) {
@@ -58,10 +85,14 @@ Result<void> check_schedule(const Schedule& one, int replicas_min, int replicas_
 
 }  // namespace
 
+int Schedule::offset_minutes(int64_t unix_s) const {
+  return zone.name.empty() ? utc_offset_minutes : zone.offset_at(unix_s) / 60;
+}
+
 bool Schedule::covers(int64_t unix_s) const {
   // 1970-01-01 was a Thursday.
   constexpr int64_t kThursday = 3 * int64_t{kDayMinutes};
-  const int64_t local = unix_s / 60 + utc_offset_minutes + kThursday;
+  const int64_t local = unix_s / 60 + offset_minutes(unix_s) + kThursday;
   const auto minute = static_cast<int>((local % kWeekMinutes + kWeekMinutes) % kWeekMinutes);
   const int day = minute / kDayMinutes;
   const int of_day = minute % kDayMinutes;
@@ -157,17 +188,15 @@ Result<void> PoolPolicy::check_prefill() const {
 Result<void> PoolPolicy::check_schedules() const {
   constexpr size_t kSchedulesMax = 64;
   TRY(in_range("schedules", static_cast<double>(schedules.size()), 0, kSchedulesMax));
-  Week taken;
   for (size_t i = 0; i < schedules.size(); ++i) {
     TRY(check_schedule(schedules[i], replicas_min, replicas_max));
-    const Week week = week_of(schedules[i]);
-    if ((week & taken).any()) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("schedule {} overlaps an earlier one: which bounds hold then?", i + 1),
-          "schedules"};
+    for (size_t earlier = 0; earlier < i; ++earlier) {
+      if (!overlap(schedules[earlier], schedules[i])) continue;
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("schedule {} overlaps schedule {}: which bounds hold then?", i + 1,
+                               earlier + 1),
+                   "schedules"};
     }
-    taken |= week;
   }
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include "autoscaler/slo_capacity.h"
 #include "base/result.h"
+#include "base/time_zone.h"
 
 namespace pelton::autoscaler {
 
@@ -21,11 +22,14 @@ struct Schedule {
   uint8_t days = kEveryDay;  // bit 0: Monday
   int from_minute = 0;       // of the day
   int to_minute = kDayMinutes;
-  int utc_offset_minutes = 0;  // of the clock that the hours are meant by
+  // Of the clock that the hours are meant by: an offset, or a place's, which is set now and then.
+  int utc_offset_minutes = 0;
+  base::TimeZone zone = {};
   std::optional<int> replicas_min;
   std::optional<int> replicas_max;
 
   bool covers(int64_t unix_s) const;
+  int offset_minutes(int64_t unix_s) const;
 };
 
 struct PoolPolicy {

@@ -92,6 +92,75 @@ TEST(PoolPolicyTest, WhenASchedulesHoldsSaysItsClock) {
   EXPECT_FALSE(night.covers(kTuesday + 30 * kHour));
 }
 
+// 2026-03-29, a Sunday: clocks are set at 01:00 UTC from one to two hours before it; back on
+// 2026-10-25.
+base::TimeZone berlin() {
+  return {.name = "Europe/Berlin",
+          .offset_s = 3600,
+          .changes = {{1'774'746'000, 7200}, {1'792'890'000, 3600}}};
+}
+
+TEST(PoolPolicyTest, AScheduleFollowsItsPlacesClock) {
+  constexpr int64_t kHour = 3600;
+  constexpr int64_t kSpring = 1'774'746'000;
+  const Schedule morning{.from_minute = 480, .to_minute = 540, .zone = berlin(), .replicas_min = 1};
+  const int64_t before = kSpring - 24 * kHour + 6 * kHour;  // Saturday 07:00 UTC
+  EXPECT_TRUE(morning.covers(before)) << "it is 08:00";
+  EXPECT_FALSE(morning.covers(before - 1));
+  const int64_t after = kSpring + 5 * kHour;  // Sunday 06:00 UTC
+  EXPECT_TRUE(morning.covers(after)) << "it is 08:00";
+  EXPECT_FALSE(morning.covers(after + kHour));
+  // Hours that are left out: what would begin in them begins behind them.
+  const Schedule early{.from_minute = 150, .to_minute = 240, .zone = berlin(), .replicas_min = 1};
+  EXPECT_FALSE(early.covers(kSpring - 1));
+  EXPECT_TRUE(early.covers(kSpring)) << "it is 03:00";
+  // And that come twice.
+  constexpr int64_t kAutumn = 1'792'890'000;
+  const Schedule third{.from_minute = 120, .to_minute = 180, .zone = berlin(), .replicas_min = 1};
+  EXPECT_TRUE(third.covers(kAutumn - 1));
+  EXPECT_TRUE(third.covers(kAutumn));
+  EXPECT_FALSE(third.covers(kAutumn + kHour));
+}
+
+TEST(PoolPolicyTest, SchedulesOfTwoClocksOverlapWhereTheyDoAtAnyTimeOfTheYear) {
+  const auto fit = [](const Schedule& a, const Schedule& b) {
+    return PoolPolicy{.replicas_max = 8, .schedules = {a, b}}.check().ok();
+  };
+  // 07:00 to 08:00 UTC in winter, 06:00 to 07:00 in summer.
+  const Schedule place{.from_minute = 480, .to_minute = 540, .zone = berlin(), .replicas_min = 1};
+  Schedule utc{.from_minute = 480, .to_minute = 540, .replicas_min = 1};
+  EXPECT_TRUE(fit(place, utc));
+  utc.from_minute = 390;
+  utc.to_minute = 420;
+  EXPECT_FALSE(fit(place, utc)) << "in summer";
+  EXPECT_FALSE(fit(utc, place));
+  utc.from_minute = 420;
+  utc.to_minute = 450;
+  EXPECT_FALSE(fit(place, utc)) << "in winter";
+  utc.from_minute = 330;
+  utc.to_minute = 360;
+  EXPECT_TRUE(fit(place, utc));
+  // Of one place what lies beside each other does so whenever its clock is set.
+  Schedule next = place;
+  next.from_minute = 540;
+  next.to_minute = 600;
+  EXPECT_TRUE(fit(place, next));
+  next.from_minute = 539;
+  EXPECT_FALSE(fit(place, next));
+  // Two places that are set at once stay as far apart.
+  base::TimeZone london = berlin();
+  london.name = "Europe/London";
+  london.offset_s = 0;
+  london.changes[0].offset_s = 3600;
+  london.changes[1].offset_s = 0;
+  Schedule there = place;
+  there.zone = london;
+  there.from_minute = 480;  // 09:00 in Berlin
+  EXPECT_TRUE(fit(place, there));
+  there.from_minute = 479;
+  EXPECT_FALSE(fit(place, there));
+}
+
 TEST(PoolPolicyTest, TheNarrowestOfTheCeilingsHolds) {
   using Source = PoolPolicy::Bounds::Source;
   PoolPolicy policy{.replicas_min = 1, .replicas_max = 10};

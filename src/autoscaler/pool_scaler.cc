@@ -101,6 +101,11 @@ PoolDecision PoolScaler::decide(PoolFacts facts, int64_t now_ns) {
   const bool all_speak = forget_silent(facts, now_ns);
   learn(facts);
   bounds_ = policy_.bounds(facts.unix_s);
+  if (facts.most && *facts.most < bounds_.most) {
+    bounds_.most = std::max(*facts.most, 0);
+    bounds_.most_by = PoolPolicy::Bounds::Source::kGpus;
+    bounds_.least = std::min(bounds_.least, bounds_.most);
+  }
   const Supply supply = this->supply(facts, now_ns);
 
   PoolDecision decision;
@@ -516,14 +521,23 @@ void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t no
   const bool idle = bounds_.least == 0 && supply.held == 0 && supply.in_service == 0 &&
                     supply.running == 0 && supply.waiting == 0 &&
                     idle_ns >= nanoseconds(policy_.idle_to_zero_s) && demand_.last_report_ns() > 0;
-  if (!idle || decision.desired > 1) {
+  // Others take the GPUs of all of it: gateways hold what comes, however much that is.
+  const bool is_displaced = bounds_.most == 0;
+  if ((!idle && !is_displaced) || decision.desired > 1) {
     retirement_ = 0;
     if (supply.present() > 0) decision.desired = std::max(decision.desired, 1);
     return;
   }
   if (supply.present() == 0) {
     decision.desired = 0;
-    decision.reason = Reason::kIdle;
+    if (idle) decision.reason = Reason::kIdle;
+    return;
+  }
+  // What is beyond a ceiling goes first. Who has just been started for some reason is not the last
+  // one because a ceiling has fallen.
+  if (supply.present() > std::max(bounds_.most, 1)) {
+    retirement_ = 0;
+    decision.desired = std::max(decision.desired, 1);
     return;
   }
   // One that says nothing may send requests all the same, so the last replica stays; and that the
@@ -540,7 +554,7 @@ void PoolScaler::retire(const PoolFacts& facts, const Supply& supply, int64_t no
     retirement_ns_ = now_ns;
   }
   decision.retirement = retirement_;
-  decision.reason = Reason::kIdle;
+  if (idle) decision.reason = Reason::kIdle;
   const bool all_hold =
       std::all_of(facts.gateways.begin(), facts.gateways.end(), [&](const GatewayReport& one) {
         return one.holds_for == retirement_ && one.at_ns >= retirement_ns_;

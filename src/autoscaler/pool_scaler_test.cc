@@ -240,31 +240,6 @@ TEST(PoolScalerTest, AStartThatNeverComesIsReplaced) {
   EXPECT_EQ(at(63).start, 0);
 }
 
-// What is late still runs, and takes its place until the launcher says that it is gone.
-TEST(PoolScalerTest, ALateStartIsNeverReplacedBeyondTheCeiling) {
-  for (const int most : {1, 3}) {
-    PoolScaler scaler(policy(most));
-    PoolFacts facts{.service_s_assumed = 1, .start_s_assumed = 0.3};
-    facts.gateways = {{.gateway = "g", .incarnation = 1}};
-    int running = 0;
-    for (int64_t second = 1; second <= 300; ++second) {
-      facts.gateways[0].sequence = static_cast<uint64_t>(second);
-      const PoolDecision decision = scaler.decide(facts, second * kSecond);
-      for (int i = 0; i < decision.start; ++i) {
-        facts.replicas.push_back({.id = std::to_string(++running),
-                                  .phase = ReplicaPhase::kStarting,
-                                  .ordered_ns = second * kSecond});
-      }
-      ASSERT_LE(running, most) << second;
-    }
-    EXPECT_EQ(running, most) << "up to the ceiling they are replaced";
-    // One that is gone makes room.
-    facts.replicas.erase(facts.replicas.begin());
-    facts.gateways[0].sequence = 301;
-    EXPECT_EQ(scaler.decide(facts, 301 * kSecond).start, 1);
-  }
-}
-
 TEST(PoolScalerTest, AfterAFailedStartNoneBeforeItsTime) {
   PoolScaler scaler(policy(4));
   PoolFacts facts{.start_again_ns = 100 * kSecond};
@@ -336,48 +311,6 @@ TEST(PoolScalerTest, WhatASilentGatewayHeldIsNoDemandAndTheLastReplicaStays) {
   }
   EXPECT_EQ(decision.desired, 1);
   EXPECT_THAT(decision.text(), HasSubstr("a gateway does not answer"));
-}
-
-// Twelve replicas are busy when four become the most there may be, young ones among them.
-TEST(PoolScalerTest, WhatIsBeyondACeilingThatFallsGoesAtOnce) {
-  PoolPolicy asked = policy(12);
-  asked.schedules = {{.from_minute = 60, .replicas_max = 4}};
-  TestPool pool({.policy = asked, .start_s = 5});
-  pool.seconds(300, 24);
-  PoolFacts facts = pool.facts();
-  ASSERT_EQ(facts.replicas.size(), 12u);
-  facts.replicas[0].ready_ns = pool.now_s() * kSecond;
-  facts.unix_s = 3600;
-  const int64_t now_ns = (pool.now_s() + 1) * kSecond;
-  const PoolDecision decision = pool.scaler().decide(facts, now_ns);
-  EXPECT_EQ(decision.desired, 4);
-  EXPECT_EQ(decision.drain.size(), 8u);
-  EXPECT_EQ(decision.reason, Reason::kSchedule);
-  // The number does not leap about while they drain.
-  for (ReplicaFacts& one : facts.replicas) {
-    const bool drains = std::ranges::find(decision.drain, one.id) != decision.drain.end();
-    if (drains) one.phase = ReplicaPhase::kDraining;
-  }
-  for (int second = 2; second < 20; ++second) {
-    const PoolDecision later = pool.scaler().decide(facts, (pool.now_s() + second) * kSecond);
-    ASSERT_EQ(later.desired, 4);
-    ASSERT_THAT(later.drain, IsEmpty());
-    ASSERT_EQ(later.start, 0);
-  }
-}
-
-// Those that start serve nobody: the one that does is not drained for them.
-TEST(PoolScalerTest, ACeilingThatFallsLeavesWhoServes) {
-  PoolScaler scaler(policy(1));
-  PoolFacts facts;
-  facts.gateways = {{.gateway = "g", .incarnation = 1, .sequence = 1, .at_ns = 100 * kSecond}};
-  facts.replicas = {{.id = "a", .phase = ReplicaPhase::kReady, .ready_ns = kSecond, .running = 1},
-                    {.id = "b", .phase = ReplicaPhase::kStarting, .ordered_ns = 99 * kSecond},
-                    {.id = "c", .phase = ReplicaPhase::kStarting, .ordered_ns = 99 * kSecond}};
-  EXPECT_THAT(scaler.decide(facts, 100 * kSecond).drain, IsEmpty());
-  facts.replicas[1].phase = ReplicaPhase::kReady;
-  facts.replicas[1].ready_ns = 101 * kSecond;
-  EXPECT_THAT(scaler.decide(facts, 101 * kSecond).drain, ElementsAre("b"));
 }
 
 // Knative's own delay is none, and it asks for no age.
@@ -658,20 +591,6 @@ TEST(PoolScalerTest, WhatNoNumberKeepsIsSaid) {
   EXPECT_TRUE(pool.decision().terms.slo.is_missed);
   EXPECT_LT(pool.decision().desired, 10) << "what keeps 1.2 times a request alone";
   EXPECT_NE(pool.decision().text().find("a gap is longer than asked for"), std::string::npos);
-}
-
-TEST(PoolScalerTest, NoMoreThanGpusAndPriceAllow) {
-  for (const bool by_price : {false, true}) {
-    PoolPolicy asked = policy(64);
-    asked.gpus_each = 8;
-    asked.gpus_max = by_price ? 800 : 47;
-    asked.price_each = 10;
-    asked.price_max = by_price ? 45 : 4'500;
-    TestPool pool({.policy = asked, .start_s = 5});
-    pool.seconds(300, 40);
-    EXPECT_EQ(pool.replicas(), by_price ? 4 : 5);
-    EXPECT_EQ(pool.decision().reason, by_price ? Reason::kPrice : Reason::kGpus);
-  }
 }
 
 uint64_t from_environment(const char* name, uint64_t otherwise) {

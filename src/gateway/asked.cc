@@ -282,6 +282,15 @@ std::string_view methods_of_path(std::string_view path) {
   return std::ranges::find(kJsonPaths, path) != std::end(kJsonPaths) ? "POST" : "";
 }
 
+bool answers_in_json(const net::HttpRequest& request) {
+  const std::string_view path = request.path;
+  // Sound; and those whose answers are lines or events where nothing is said of a stream.
+  const bool is_other = path == "/v1/audio/speech" || path == "/generate_stream" ||
+                        path == "/invocations" || path.starts_with("/api/");
+  return request.method == "POST" && !is_other &&
+         std::ranges::find(kJsonPaths, path) != std::end(kJsonPaths);
+}
+
 bool lacks_its_body(const net::HttpRequest& request) {
   return request.method == "POST" && request.body.empty() &&
          std::ranges::find(kJsonPaths, std::string_view(request.path)) != std::end(kJsonPaths);

@@ -48,6 +48,9 @@ bool wakes_a_replica(const net::HttpRequest& request);
 // that workers alone know.
 std::string_view methods_of_path(std::string_view path);
 
+// Its answer, where it asks for no stream, is one value of JSON whatever becomes of it.
+bool answers_in_json(const net::HttpRequest& request);
+
 // It has no body where workers read one of JSON.
 bool lacks_its_body(const net::HttpRequest& request);
 

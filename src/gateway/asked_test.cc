@@ -166,6 +166,18 @@ TEST(Asked, OnlyWhatAModelAnswersStartsAReplica) {
   }
 }
 
+TEST(Asked, AWholeAnswerOfJson) {
+  for (const char* const path :
+       {"/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings", "/completion"}) {
+    EXPECT_TRUE(answers_in_json(request("POST", path))) << path;
+    EXPECT_FALSE(answers_in_json(request("GET", path))) << path;
+  }
+  for (const char* const path : {"/v1/audio/speech", "/v1/audio/transcriptions", "/generate_stream",
+                                 "/api/chat", "/v1/files", "/v1/images/generations"}) {
+    EXPECT_FALSE(answers_in_json(request("POST", path))) << path;
+  }
+}
+
 TEST(Asked, AResponseMayAskForToolsThatAreRunForIt) {
   const auto asks = [](std::string path, std::string body) {
     return asks_for_tools(request("POST", std::move(path), std::move(body)));

@@ -73,6 +73,7 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
     put_percent(out, "percentile", policy.slo.percentile);
   }
   put_text(out, "mode", scaling.is_advised_only ? "advise" : "act");
+  put(out, "priority", fmt::format("{}", scaling.priority));
   put_number(out, "window", policy.window_s);
   const bool is_knative = policy.rule == PoolPolicy::Rule::kKnative;
   if (is_knative) put_percent(out, "panic_window", policy.panic_window_share);
@@ -93,6 +94,7 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put(out, "hold_requests", fmt::format("{}", scaling.hold.requests_max));
   put(out, "hold_bytes", fmt::format("{}", scaling.hold.bytes_max));
   put_number(out, "hold_seconds", scaling.hold.time_max_s);
+  put_text(out, "hold_keepalive", scaling.hold.sends_blanks ? "whitespace" : "events");
   put_number(out, "hold_keepalive_seconds", scaling.hold.keep_alive_s);
   if (!scaling.launch) return;
   out += "\n[pool.launch]\n";
@@ -182,6 +184,7 @@ void put_autoscaler(std::string& out, const AutoscalerConfig& autoscaler) {
   out += "\n[autoscaler]\n";
   put_text(out, "state_dir", autoscaler.state_dir);
   put(out, "gateways", list(autoscaler.gateways));
+  if (autoscaler.gpus_max) put(out, "max_gpus", fmt::format("{}", *autoscaler.gpus_max));
   if (autoscaler.lead == AutoscalerConfig::Lead::kEtcd) put_text(out, "lead", "etcd");
   if (autoscaler.lead == AutoscalerConfig::Lead::kKubernetes) {
     put_text(out, "lead", "kubernetes");

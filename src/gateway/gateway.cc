@@ -275,7 +275,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
     return open_socket(std::move(request), exchange);
   }
   if (list_videos(request, exchange, caller, asker)) return;
-  relay(std::move(request), exchange, std::move(caller), Comments::kMayCome);
+  relay(std::move(request), exchange, std::move(caller), Way::kHttp);
 }
 
 void Gateway::handle_grpc(net::HttpRequest request,
@@ -285,7 +285,7 @@ void Gateway::handle_grpc(net::HttpRequest request,
     const std::string request_id = request_id_of(request);
     return exchange->send(error_answer(request.path, api::bad_api_key(), request_id));
   }
-  relay(std::move(request), exchange, std::move(caller), Comments::kNone);
+  relay(std::move(request), exchange, std::move(caller), Way::kGrpc);
 }
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
@@ -313,12 +313,12 @@ void Gateway::open_socket(net::HttpRequest request,
         if (!caller.principal) {
           return answer->send(error_answer(turn.path, api::bad_api_key(), request_id_of(turn)));
         }
-        relay(std::move(turn), answer, std::move(caller), Comments::kNone);
+        relay(std::move(turn), answer, std::move(caller), Way::kSocket);
       });
 }
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                    Caller caller, Comments comments) {
+                    Caller caller, Way way) {
   const int64_t received_ns = clock_.now_ns();
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
@@ -347,7 +347,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
   // Of several arms here another region knows nothing.
   const bool stays = from->comes || routed->arm != nullptr || stays_here(request, config, asker);
-  const bool is_explained = comments == Comments::kMayCome && asks_why(request, asker);
+  const bool is_explained = way == Way::kHttp && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_mistake(config, request)) return refuse(api::api_error(*error));
   Result<std::optional<Relay::Request::Media>> media = media_of(request, *pool);
@@ -380,9 +380,21 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
   if (wakes) relayed->gate = gate_of(pool->name);
-  relayed->keeps_alive = relayed->gate != nullptr && comments == Comments::kMayCome &&
-                         api::stream_asked(relayed->http.body);
+  if (relayed->gate != nullptr) relayed->keep_alive = keep_alive_of(*relayed, way, from->comes);
   start_relay(relayed, exchange, settings, *pool, routed->shadow);
+}
+
+// A WebSocket's pings are its connection's. Another region's gateway reads a status, so it gets no
+// head before there is one.
+Relay::Request::KeepAlive Gateway::keep_alive_of(const Relay::Request& request, Way way,
+                                                 bool comes_from_region) {
+  using KeepAlive = Relay::Request::KeepAlive;
+  if (way == Way::kGrpc) return KeepAlive::kMetadata;
+  if (way == Way::kSocket) return KeepAlive::kNone;
+  if (api::stream_asked(request.http.body)) return KeepAlive::kComments;
+  const bool may = request.gate->config().hold.sends_blanks && !comes_from_region &&
+                   !request.media && answers_in_json(request.http);
+  return may ? KeepAlive::kBlanks : KeepAlive::kNone;
 }
 
 void Gateway::start_relay(const std::shared_ptr<Relay::Request>& request,

@@ -151,9 +151,8 @@ class Gateway {
   using Gates = std::map<std::string, std::shared_ptr<PoolGate>, std::less<>>;
   using Services = std::map<std::string, std::unique_ptr<KubernetesSource>>;
 
-  // Whose it is has been seen.
-  // A stream that is held may begin with comments, or with none.
-  enum class Comments { kMayCome, kNone };
+  // How it has come: over HTTP, as a message of a WebSocket, as a gRPC call.
+  enum class Way { kHttp, kSocket, kGrpc };
   // Who asks (none: nobody who may), and the configuration that holds for him: keys and what they
   // may reach are of one reading.
   struct Caller {
@@ -162,7 +161,10 @@ class Gateway {
   };
   Caller caller_of(const net::HttpHeaders& headers) const;
   void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-             Caller caller, Comments comments);
+             Caller caller, Way way);
+  // What a request of a pool with a gate may get while it is held.
+  static Relay::Request::KeepAlive keep_alive_of(const Relay::Request& request, Way way,
+                                                 bool comes_from_region);
   // Once its prompt is named. `shadow`: of the settings; null: it gets no copy.
   void start_relay(const std::shared_ptr<Relay::Request>& request,
                    const std::shared_ptr<net::Exchange>& exchange, const Config& settings,

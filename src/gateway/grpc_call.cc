@@ -167,6 +167,10 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void send(net::HttpResponse response) override {
     writer_.end_now(rpc::grpc_status(context_, rpc::call_error(response)));
   }
+  void take_up() override {
+    if (writer_.ending() || std::exchange(begun_, true)) return;
+    StartSendInitialMetadata();
+  }
   void write(std::string_view frames) override {
     for (;;) {
       const Result<std::optional<rpc::GrpcFrame>> frame = rpc::take_grpc_frame(frames);
@@ -207,6 +211,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   rpc::StreamWriter writer_;
   grpc::ByteBuffer writing_;
   grpc::Status status_;  // that the stream ends with
+  bool begun_ = false;   // its initial metadata have been sent
 };
 
 class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopResponder {
@@ -240,6 +245,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopRespond
     reply_ = rpc::buffer_of(response.body);
     end_with(grpc::Status::OK);
   }
+  void take_up() override {
+    if (finished_ || std::exchange(begun_, true)) return;
+    StartSendInitialMetadata();
+  }
   void write(std::string_view) override {}
   void finish() override {}
   void abandon() override { end_with(dropped()); }
@@ -263,6 +272,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public net::LoopRespond
   CallPlace place_;
   std::weak_ptr<net::LoopExchange> exchange_;  // which its relay holds
   bool finished_ = false;
+  bool begun_ = false;  // its initial metadata have been sent
 };
 
 // A session, each of whose turns is a Generate with the session's metadata: keys, limits and the

@@ -59,8 +59,11 @@ void bound(grpc::ServerBuilder& builder, const GrpcListener::Options& options) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ms(options.first_call_time_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ms(options.idle_time_max));
-  // No pings: the acceptor looks after lost peers, and slow readers are none.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
+  // Calls that are held say nothing for long: pings keep what lies between awake, as with
+  // WebSockets. Nobody is given up for not answering them: the acceptor looks after lost peers, and
+  // slow readers are none.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, ms(options.ping_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, INT_MAX);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
   builder.SetMaxReceiveMessageSize(options.message_bytes_max);
   grpc::ResourceQuota quota("pelton-gateway");

@@ -32,6 +32,7 @@ class GrpcListener {
     std::chrono::milliseconds idle_time_max{300'000};
     // A client that does not take what is to be written in this time is cut off.
     std::chrono::milliseconds stall_time_max{30'000};
+    std::chrono::milliseconds ping_time{30'000};  // while a connection with a call says nothing
   };
   // Answers a request over its exchange; on the calls' thread.
   using Handler =

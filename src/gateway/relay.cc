@@ -471,10 +471,10 @@ void Relay::send_whole(net::HttpResponse answer) {
   send_answer(std::move(answer));
 }
 
-// Where the client has a stream's head already, as its only event.
+// Where the client has a stream's head already, as its only event; behind blanks as it is.
 void Relay::send_answer(net::HttpResponse answer) {
   if (!early_) return exchange_->send(std::move(answer));
-  exchange_->write(error_event(request_.http.path, answer.body));
+  exchange_->write(has_blanks() ? answer.body : error_event(request_.http.path, answer.body));
   exchange_->finish();
 }
 
@@ -715,6 +715,10 @@ void Relay::give_up(api::ApiError error) {
   if (streaming_) {
     ++services_.counters.interrupted;
     if (!early_) error.code = "stream_interrupted";
+    if (has_blanks()) {
+      exchange_->write(error_answer(request_.http.path, error, request_.request_id).body);
+      return exchange_->finish();
+    }
     if (is_sound()) {
       // Its bytes have no room for an error: an exchange that is dropped leaves a body without an
       // end.

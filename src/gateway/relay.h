@@ -77,7 +77,14 @@ class Relay final : public WorkerListener,
     int64_t received_ns = 0;  // 0: it is not known
     std::optional<int64_t> deadline_ns;
     std::shared_ptr<PoolGate> gate;  // of a pool whose replicas come and go; null: they do not
-    bool keeps_alive = false;        // a stream of events: comments may go before its first one
+    // What its client may get while it is held.
+    enum class KeepAlive {
+      kNone,
+      kComments,  // of a stream of events, before its first one
+      kBlanks,    // before a whole answer of JSON
+      kMetadata,  // a gRPC call's initial ones, once
+    };
+    KeepAlive keep_alive = KeepAlive::kNone;
     // What it takes of its key's limits; null: its key has none, or it takes nothing.
     std::unique_ptr<access::AdmissionTicket> ticket = {};
     net::HttpHeaders limits = {};  // what is left of them, for the answer
@@ -185,6 +192,8 @@ class Relay final : public WorkerListener,
   void leave_hold();
   void watch_hold();
   void keep_alive(int64_t now_ns);
+  // The client has blanks: what comes is its whole answer's body, whatever it is.
+  bool has_blanks() const { return early_ && request_.keep_alive == Request::KeepAlive::kBlanks; }
   void go_on_released();
   void refuse(const PoolGate::Refusal& refusal);
   void move_to(PoolGate::Place place);
@@ -381,8 +390,9 @@ class Relay final : public WorkerListener,
   std::optional<int64_t> held_;  // its number at the gate, while it is held
   int64_t held_since_ns_ = 0;
   int64_t held_ns_ = 0;        // before that
-  int64_t keep_alive_ns_ = 0;  // when the next comment is due
-  bool early_ = false;         // the client has the head and comments, and nothing of the answer
+  int64_t keep_alive_ns_ = 0;  // when the next comment or blank is due
+  // The client has the head, comments or blanks, and nothing of the answer.
+  bool early_ = false;
 };
 
 }  // namespace pelton::gateway

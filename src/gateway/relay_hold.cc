@@ -68,7 +68,7 @@ void Relay::leave_hold() {
   held_ns_ += services_.clock.now_ns() - held_since_ns_;
 }
 
-// Until it is released: comments to its client, and the end of its patience.
+// Until it is released: comments or blanks to its client, and the end of its patience.
 void Relay::watch_hold() {
   if (over_ || !held_) return;
   if (services_.ends != nullptr && *services_.ends) return interrupt();
@@ -87,8 +87,9 @@ void Relay::watch_hold() {
                    .message = "no replica was ready within the time that requests are held",
                    .retry_after_s = again_s});
   }
-  if (request_.keeps_alive && now_ns >= keep_alive_ns_) keep_alive(now_ns);
-  const int64_t next_ns = request_.keeps_alive ? std::min(until_ns, keep_alive_ns_) : until_ns;
+  const bool is_kept = request_.keep_alive != Request::KeepAlive::kNone;
+  if (is_kept && now_ns >= keep_alive_ns_) keep_alive(now_ns);
+  const int64_t next_ns = is_kept ? std::min(until_ns, keep_alive_ns_) : until_ns;
   const int64_t wait_ms = (next_ns - now_ns + kMillisecond_ns - 1) / kMillisecond_ns;
   const auto wait = std::chrono::milliseconds(std::clamp<int64_t>(wait_ms, 1, kLookMs));
   exchange_->post_after(wait, [weak = weak_from_this(), number = *held_] {
@@ -98,18 +99,26 @@ void Relay::watch_hold() {
 }
 
 void Relay::keep_alive(int64_t now_ns) {
+  keep_alive_ns_ = now_ns + 2 * nanoseconds(request_.gate->config().hold.keep_alive_s);
+  // Its status goes with its last message, so nothing is given away; what the connection needs
+  // besides are the listener's pings.
+  if (request_.keep_alive == Request::KeepAlive::kMetadata) {
+    return exchange_->start_stream(200, {});
+  }
+  const bool is_stream = request_.keep_alive == Request::KeepAlive::kComments;
   if (!std::exchange(streaming_, true)) {
     early_ = true;
     net::HttpHeaders headers;
-    headers.add("Content-Type", "text/event-stream; charset=utf-8");
+    headers.add("Content-Type",
+                is_stream ? "text/event-stream; charset=utf-8" : "application/json");
     headers.add("Cache-Control", "no-cache");
     headers.add("x-request-id", request_.request_id);
+    for (const auto& [name, value] : request_.limits.fields()) headers.add(name, value);
     exchange_->start_stream(200, std::move(headers));
   }
-  std::string comment;
-  net::append_sse_comment(comment, "waiting for a replica");
-  exchange_->write(comment);
-  keep_alive_ns_ = now_ns + 2 * nanoseconds(request_.gate->config().hold.keep_alive_s);
+  std::string bytes = is_stream ? "" : " ";
+  if (is_stream) net::append_sse_comment(bytes, "waiting for a replica");
+  exchange_->write(bytes);
 }
 
 void Relay::on_released() {

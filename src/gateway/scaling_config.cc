@@ -115,6 +115,16 @@ Result<void> read_hold(const ConfigTable& table, HoldConfig& hold) {
   TRY(table.read("hold_requests", {1, 1e6}, hold.requests_max));
   TRY(table.read("hold_bytes", {1 << 20, 1e12}, hold.bytes_max));
   TRY(table.read("hold_seconds", {1, 86'400}, hold.time_max_s));
+  std::string kept_alive = hold.sends_blanks ? "whitespace" : "events";
+  TRY(table.read("hold_keepalive", kept_alive));
+  if (kept_alive != "events" && kept_alive != "whitespace") {
+    return table.bad(
+        "hold_keepalive",
+        "must be events (streams alone) or whitespace (whole answers too: their status "
+        "is 200 then, whatever becomes of them)" +
+            cli::did_you_mean(kept_alive, {"events", "whitespace"}));
+  }
+  hold.sends_blanks = kept_alive == "whitespace";
   return table.read("hold_keepalive_seconds", {0.05, 3600}, hold.keep_alive_s);
 }
 
@@ -158,7 +168,10 @@ Result<void> read_workload(const ConfigTable& table, LaunchConfig& launch) {
   launch.name_space = text.substr(0, first);
   launch.workload_name = text.substr(second + 1);
   TRY(table.read("port", {1, kPortMax}, launch.port));
-  if (launch.port == 0) return table.bad("port", "is missing: the pods' --fleet-port");
+  if (launch.port == 0) {
+    return table.bad("port",
+                     "is missing: the pods' --fleet-port; of other kinds, where they serve");
+  }
   constexpr double kUnseen_s = 1800;  // nothing is seen of a container while it loads a model
   launch.progress_s = kUnseen_s;
   return {};
@@ -233,11 +246,17 @@ Result<void> read_simulated(const ConfigTable& table, LaunchConfig& launch) {
   return {};
 }
 
-Result<void> read_launch(const ConfigTable& table, LaunchConfig& launch) {
+Result<void> read_launch(const ConfigTable& table, bool is_foreign, LaunchConfig& launch) {
   using Kind = LaunchConfig::Kind;
   std::string kind = "local";
   TRY(table.read("kind", kind));
   launch.place = table.place_of("serve");
+  if (is_foreign && kind != "kubernetes") {
+    return table.bad("kind",
+                     "must be kubernetes, whose workload says what runs: the others start pelton "
+                     "serve, which is none of the pool's kind" +
+                         cli::did_you_mean(kind, {"kubernetes"}));
+  }
   if (kind == "local") {
     TRY(table.expect_only(
         {"kind", "serve", "roll", "start_seconds", "progress_seconds", "stop_grace"}));
@@ -396,6 +415,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                          "itl",
                          "percentile",
                          "mode",
+                         "priority",
                          "window",
                          "panic_window",
                          "concurrency_target",
@@ -413,6 +433,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                          "hold_requests",
                          "hold_bytes",
                          "hold_seconds",
+                         "hold_keepalive",
                          "hold_keepalive_seconds"}));
   PoolPolicy& policy = scaling.policy;
   constexpr double kHour_s = 3600;
@@ -427,6 +448,7 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
     return table.bad("mode", "must be act or advise" + cli::did_you_mean(mode, {"act", "advise"}));
   }
   scaling.is_advised_only = mode == "advise";
+  TRY(table.read("priority", {-1000, 1000}, scaling.priority));
   TRY(table.read("window", {6, kHour_s}, policy.window_s));
   std::optional<double> share;
   TRY(read_percent(table, "panic_window", share));
@@ -452,6 +474,28 @@ Result<void> read_scale(const ConfigTable& table, ScalingConfig& scaling) {
                    "does not fit: " + in_words_of_file(sound.error().message));
 }
 
+namespace {
+
+// Of servers that say neither how many requests they take at a time nor what their steps cost.
+Result<void> check_foreign(const ConfigTable& pool, const ScalingConfig& scaling) {
+  const bool is_decided_on = scaling.launch || scaling.is_advised_only;
+  if (!is_decided_on) return {};
+  if (scaling.policy.rule == PoolPolicy::Rule::kSlo) {
+    return pool.bad("scale",
+                    "'policy' cannot be slo: servers of other kinds do not say what their "
+                    "steps cost");
+  }
+  if (scaling.policy.standby > 0) {
+    return pool.bad("scale", "'standby' is of pelton's own replicas");
+  }
+  if (scaling.policy.concurrency_target) return {};
+  return pool.bad("scale",
+                  "needs 'concurrency_target': servers of other kinds do not say how many "
+                  "requests they take at a time");
+}
+
+}  // namespace
+
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling) {
   TRY(pool.read_table("scale", [&](const ConfigTable& table) -> Result<void> {
@@ -461,20 +505,20 @@ Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
   }));
   TRY(pool.read_table("launch", [&](const ConfigTable& table) -> Result<void> {
     if (!scaling) return pool.bad("launch", "says nothing without [pool.scale]");
-    if (is_foreign) return pool.bad("launch", "starts pelton serve, which is none of other kinds");
-    return read_launch(table, scaling->launch.emplace());
+    return read_launch(table, is_foreign, scaling->launch.emplace());
   }));
-  return {};
+  return is_foreign && scaling ? check_foreign(pool, *scaling) : Result<void>();
 }
 
 Result<void> read_autoscaler(const ConfigTable& table, AutoscalerConfig& autoscaler) {
-  TRY(table.expect_only(
-      {"state_dir", "gateways", "listen", "keda_listen", "lead", "lease", "lease_seconds"}));
-  for (const char* key : {"", "gateways", "listen", "keda_listen", "lead"}) {
+  TRY(table.expect_only({"state_dir", "gateways", "listen", "keda_listen", "lead", "lease",
+                         "lease_seconds", "max_gpus"}));
+  for (const char* key : {"", "gateways", "listen", "keda_listen", "lead", "max_gpus"}) {
     if (*key == '\0' || table.has(key)) autoscaler.places[key] = table.place_of(key) + ": ";
   }
   TRY(read_lead(table, autoscaler));
   TRY(table.read("lease_seconds", {3, 60}, autoscaler.lease_s));
+  TRY(table.read("max_gpus", {1, 1e6}, autoscaler.gpus_max));
   TRY(table.read("state_dir", autoscaler.state_dir));
   if (autoscaler.state_dir.empty()) {
     return table.bad("state_dir", "is empty: a folder for replicas' files");

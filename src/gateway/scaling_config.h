@@ -25,6 +25,9 @@ struct HoldConfig {
   // A stream that is held gets its head and a comment after so long, and a further one each time
   // twice that has passed.
   double keep_alive_s = 5;
+  // Whole answers of JSON get their head and a blank likewise: what goes wrong after that is an
+  // error in their body, as the status has gone.
+  bool sends_blanks = false;
 };
 
 // A provider that is played, before processes of this machine.
@@ -53,7 +56,7 @@ struct LaunchConfig {
   std::string name_space;
   Workload workload = Workload::kDeployment;
   std::string workload_name;
-  int port = 0;  // their --fleet-port
+  int port = 0;  // their --fleet-port; of other kinds, where they serve
   // Of batch jobs.
   std::vector<std::string> sbatch;  // further arguments of sbatch
   double drain_s = 60;              // before its time limit a job is asked to end
@@ -77,6 +80,7 @@ struct ScalingConfig {
   // none.
   std::string_view unheeded_by_roles() const;
   bool is_advised_only = false;
+  int priority = 0;  // of several that share GPUs who has more takes first
   HoldConfig hold;
   std::optional<LaunchConfig> launch;
   std::string place;  // "FILE:LINE"
@@ -95,7 +99,8 @@ struct AutoscalerConfig {
   Lead lead = Lead::kNone;
   std::string lease_namespace;  // of kKubernetes: its Lease
   std::string lease_name;
-  int lease_s = 6;  // after which another one leads
+  int lease_s = 6;                   // after which another one leads
+  std::optional<int> gpus_max = {};  // of all pools together
   // "FILE:LINE: " of its keys that stand there, and of the table ("").
   std::map<std::string, std::string, std::less<>> places = {};
   std::string_view place_of(std::string_view key) const;

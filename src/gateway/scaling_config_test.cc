@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "gateway/config.h"
 #include "gateway/config_text.h"
 
@@ -143,6 +144,36 @@ void refuse(const Bad& bad) {
   EXPECT_TRUE(config.error().message.starts_with(bad.message)) << config.error().message;
 }
 
+// What runs in their pods their workload says; without any, they are advised on.
+TEST(ScalingConfig, PoolsOfOtherKindsAreReadAndWrittenAgain) {
+  const std::string foreign = kPool + "kind = \"vllm\"\n[pool.scale]\nconcurrency_target = 16\n";
+  const std::string pods =
+      "[pool.launch]\nkind = \"kubernetes\"\nworkload = \"ml/deployment/vllm\"\nport = 8000\n";
+  const Result<GatewayConfig> read = parse_gateway_config(foreign + pods, "f", {});
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->pools.at(0).scaling->launch->kind, LaunchConfig::Kind::kKubernetes);
+  EXPECT_EQ(read->pools.at(0).scaling->launch->port, 8000);
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(config_text(*again), config_text(*read));
+  EXPECT_TRUE(parse_gateway_config(foreign + "mode = \"advise\"\n", "f", {}).ok());
+  // Requests are held while its servers are away: nobody decides on it.
+  const std::string alone = kPool + "kind = \"vllm\"\n[pool.scale]\n";
+  EXPECT_TRUE(parse_gateway_config(alone, "f", {}).ok());
+  const Bad bads[] = {
+      {foreign + "[pool.launch]\nserve = [\"m\"]\n",
+       "f:7: [[pool]]: 'launch': 'kind' must be kubernetes"},
+      {foreign + "[pool.launch]\nkind = \"slurm\"\nserve = [\"m\"]\n",
+       "f:8: [[pool]]: 'launch': 'kind' must be kubernetes"},
+      {alone + pods, "f:5: [[pool]]: 'scale' needs 'concurrency_target'"},
+      {alone + "mode = \"advise\"\n", "f:5: [[pool]]: 'scale' needs 'concurrency_target'"},
+      {foreign + "max = 3\nstandby = 1\n" + pods, "f:5: [[pool]]: 'scale' 'standby' is of"},
+      {foreign + "policy = \"slo\"\nttft = 1\n" + pods,
+       "f:5: [[pool]]: 'scale' 'policy' cannot be slo"},
+  };
+  for (const Bad& bad : bads) refuse(bad);
+}
+
 TEST(ScalingConfig, WhatIsWrongOfPodsJobsAndLeadIsRefusedByLine) {
   const std::string launch = kPool + "[pool.scale]\n[pool.launch]\n";
   const Bad bads[] = {
@@ -208,6 +239,31 @@ TEST(ScalingConfig, FlagsThatHideAJobAreRefused) {
   }
 }
 
+TEST(ScalingConfig, SchedulesByAPlacesClock) {
+  if (!base::read_file("/usr/share/zoneinfo/Europe/Berlin").ok()) GTEST_SKIP() << "no tzdata";
+  const auto with = [](const std::string& schedules) {
+    return parse_gateway_config(kPool + "[pool.scale]\nmax = 4\nschedules = [" + schedules + "]\n",
+                                "f", {});
+  };
+  const std::string night =
+      R"({days = "sun", from = "22:00", to = "02:00", zone = "Europe/Berlin", min = 2})";
+  const Result<GatewayConfig> read = with(night);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  const autoscaler::Schedule& schedule = read->pools.at(0).scaling->policy.schedules.at(0);
+  constexpr int64_t kSummer_s = 1'774'814'400;  // Sunday 2026-03-29 20:00 UTC: it is 22:00 there
+  EXPECT_TRUE(schedule.covers(kSummer_s));
+  EXPECT_FALSE(schedule.covers(kSummer_s - 1));
+  EXPECT_FALSE(schedule.covers(kSummer_s - int64_t{7} * 86'400)) << "the week before it is 21:00";
+  const Result<GatewayConfig> again = parse_gateway_config(config_text(*read), "f", {});
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->pools.at(0).scaling->policy.schedules.at(0).zone, schedule.zone);
+  const Result<GatewayConfig> near =
+      with(R"({from = "07:00", to = "08:00", zone = "Europe/Berlln", max = 1})");
+  ASSERT_FALSE(near.ok());
+  EXPECT_NE(near.error().message.find("did you mean 'Europe/Berlin'?"), std::string::npos)
+      << near.error().message;
+}
+
 TEST(ScalingConfig, SchedulesThatAreNoneAreRefusedByLine) {
   const std::string scale = kPool + "[pool.scale]\n";
   const Bad bads[] = {
@@ -224,8 +280,13 @@ TEST(ScalingConfig, SchedulesThatAreNoneAreRefusedByLine) {
        "f:5: [[pool]]: 'scale': 'schedules': 'max' must be a whole number"},
       {scale + "schedules = [{days = \"day\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
        "f:5: [[pool]]: 'scale': 'schedules': 'days' must be days"},
-      {scale + "schedules = [{zone = \"CET\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
-       "f:5: [[pool]]: 'scale': 'schedules': 'zone' must be UTC or an offset"},
+      {scale + "schedules = [{zone = \"Atlantis\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'zone' 'Atlantis' is not in /usr/share/zoneinfo"},
+      {scale + "schedules = [{zone = \"../../../etc/passwd\", from = \"07:00\", to = \"08:00\", "
+               "min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'zone' must be UTC, an offset"},
+      {scale + "schedules = [{zone = \"+15:00\", from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'zone' must be at most 14 hours"},
       {scale + "max = 2\nschedules = [{from = \"07:00\", to = \"08:00\", min = 3}]\n",
        "f:6: [[pool]]: 'scale': 'schedules' does not fit: a schedule's min (3) is more than"},
       {scale + "schedules = [{from = \"07:00\", to = \"09:00\", min = 1}, "

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
+#include "base/time_zone.h"
+#include "cli/wording.h"
 #include "gateway/config_table.h"
 
 namespace pelton::gateway {
@@ -72,17 +77,50 @@ Result<void> read_time(const ConfigTable& table, std::string_view key, int& minu
   return {};
 }
 
+// Of this machine: Debian's package tzdata.
+constexpr const char* kZones = "/usr/share/zoneinfo";
+
+// What stands beside it there, and is called alike.
+std::string zone_meant(const std::string& name) {
+  namespace fs = std::filesystem;
+  const std::string region = fs::path(name).parent_path().string();
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator at(fs::path(kZones) / region, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    names.push_back((fs::path(region) / at->path().filename()).string());
+  }
+  return cli::did_you_mean(name, names);
+}
+
+Result<void> read_named_zone(const ConfigTable& table, const std::string& name,
+                             Schedule& schedule) {
+  Result<base::TimeZone> zone = base::read_time_zone(kZones, name);
+  if (zone.ok()) {
+    schedule.zone = *std::move(zone);
+    return {};
+  }
+  const bool is_name = zone.error().message.find("is no name") == std::string::npos;
+  if (!is_name) {
+    return table.bad("zone",
+                     "must be UTC, an offset as in \"+01:00\", or a zone's name as in "
+                     "\"Europe/Berlin\"");
+  }
+  if (zone.error().code != ErrorCode::kNotFound) return table.bad("zone", zone.error().message);
+  return table.bad(
+      "zone", fmt::format("'{}' is not in {} (package tzdata){}", name, kZones, zone_meant(name)));
+}
+
 Result<void> read_zone(const ConfigTable& table, Schedule& schedule) {
   constexpr int kOffsetMax = 14 * 60;
   std::string text = "UTC";
   TRY(table.read("zone", text));
   if (text == "UTC") return {};
   const bool is_signed = !text.empty() && (text[0] == '+' || text[0] == '-');
-  const std::optional<int> offset =
-      is_signed ? minutes_of(std::string_view(text).substr(1)) : std::nullopt;
+  if (!is_signed) return read_named_zone(table, text, schedule);
+  const std::optional<int> offset = minutes_of(std::string_view(text).substr(1));
   if (!offset || *offset > kOffsetMax) {
-    return table.bad("zone",
-                     "must be UTC or an offset as in \"+01:00\"; names of zones are not read");
+    return table.bad("zone", "must be at most 14 hours from UTC, as in \"+01:00\"");
   }
   schedule.utc_offset_minutes = text[0] == '-' ? -*offset : *offset;
   return {};
@@ -125,10 +163,12 @@ std::string schedules_text(const std::vector<Schedule>& schedules) {
       days += fmt::format("{}\"{}\"", days.empty() ? "" : ", ", kDays[day]);
     }
     const int offset = one.utc_offset_minutes;
-    out += fmt::format("{}{{days = [{}], from = \"{}\", to = \"{}\", zone = \"{}{}\"",
+    const std::string zone = one.zone.name.empty()
+                                 ? (offset < 0 ? "-" : "+") + time_text(std::abs(offset))
+                                 : one.zone.name;
+    out += fmt::format("{}{{days = [{}], from = \"{}\", to = \"{}\", zone = \"{}\"",
                        out.empty() ? "" : ", ", days, time_text(one.from_minute),
-                       time_text(one.to_minute), offset < 0 ? "-" : "+",
-                       time_text(offset < 0 ? -offset : offset));
+                       time_text(one.to_minute), zone);
     if (one.replicas_min) out += fmt::format(", min = {}", *one.replicas_min);
     if (one.replicas_max) out += fmt::format(", max = {}", *one.replicas_max);
     out += "}";

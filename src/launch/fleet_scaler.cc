@@ -1,10 +1,12 @@
 #include "launch/fleet_scaler.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "autoscaler/replica_count.h"
 #include "base/json.h"
 #include "base/json_writer.h"
 
@@ -55,6 +57,7 @@ FleetScaler::FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, Scal
       log_(log),
       recorder_(recorder),
       token_(std::max(launcher.newest_token(), epoch << kTokenNumberBits)) {
+  std::ranges::stable_sort(pools, std::greater(), &ScaledPool::priority);
   pools_.reserve(pools.size());
   for (ScaledPool& pool : pools) pools_.emplace_back(pool);
   begin_record();
@@ -190,8 +193,10 @@ bool FleetScaler::follow_launched(Pool& pool, const std::vector<LaunchedReplica>
       replica.phase = Phase::kStarting;
       replica.progress_ns = now_ns;
       replica.silent_ns = 0;
+      replica.is_anew = true;
       changed = true;
     }
+    if (one.port != 0 && replica.listens_ns == 0) replica.listens_ns = now_ns;
     if (!one.outdated.empty() && replica.outdated.empty()) {
       note_outdated(pool, replica, one.outdated);
     }
@@ -262,6 +267,10 @@ bool FleetScaler::follow_worker(Pool& pool, Replica& replica,
   if (replica.is_found) {
     log_.info(fmt::format("{} is ready; it was found", shown(replica.order)));
     return true;
+  }
+  if (!replica.is_anew) {
+    pool.state.start_seconds.note(seconds(replica.listens_ns - replica.ordered_ns),
+                                  seconds(now_ns - replica.listens_ns));
   }
   log_.info(fmt::format("{} {} {:.2f} s after its order", shown(replica.order),
                         replica.phase == Phase::kStandby ? "stands by" : "is ready",
@@ -438,6 +447,30 @@ void FleetScaler::add_other_role(Pool& pool, PoolFacts& facts, int64_t now_ns) {
   facts.wanted = decision.desired == 0 ? 0 : decision.terms.roles.pair.counts.prefill;
 }
 
+// None: its GPUs are its own.
+std::optional<GpuShare> FleetScaler::gpu_share(const Pool& pool) const {
+  if (!gpus_max_ || pool.asked.policy.gpus_each == 0 || pool.asked.is_advised_only) return {};
+  std::vector<GpuUser> users;
+  size_t own = 0;
+  for (const Pool& one : pools_) {
+    if (&one == &pool) own = users.size();
+    const PoolPolicy& policy = one.asked.policy;
+    users.push_back({.gpus_each = one.asked.is_advised_only ? 0 : policy.gpus_each,
+                     .least = policy.bounds(clock_.unix_ms() / 1000).least + policy.standby,
+                     .wanted = one.state.decision.desired + policy.standby,
+                     .running = static_cast<int>(std::ssize(one.replicas))});
+  }
+  return launch::share_gpus(*gpus_max_, users)[own];
+}
+
+void FleetScaler::limit_gpus(Pool& pool, PoolFacts& facts) const {
+  pool.state.gpus_most.reset();
+  const std::optional<GpuShare> share = gpu_share(pool);
+  if (!share) return;
+  facts.most = pool.state.gpus_most = std::min(share->most, autoscaler::kReplicasMax);
+  facts.room = std::min(facts.room.value_or(autoscaler::kReplicasMax), share->room);
+}
+
 void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   pool.decide_ns = now_ns + kDecideAgain_ns;
   if (pool.start_again_ns > now_ns) {
@@ -445,6 +478,7 @@ void FleetScaler::decide(Pool& pool, int64_t now_ns) {
   }
   PoolFacts facts = this->facts(pool);
   add_other_role(pool, facts, now_ns);
+  limit_gpus(pool, facts);
   const PoolDecision decision = pool.scaler.decide(facts, now_ns);
   record(pool, now_ns, facts, decision);
   if (decision.retirement != 0 && decision.desired > 0) pool.decide_ns = now_ns + kRetireAgain_ns;
@@ -541,7 +575,9 @@ int FleetScaler::room(Pool& pool) {
   if (other != nullptr) {
     most = std::min(most, policy.affordable() - static_cast<int>(std::ssize(other->replicas)));
   }
-  return most - static_cast<int>(std::ssize(pool.replicas));
+  const int left = most - static_cast<int>(std::ssize(pool.replicas));
+  const std::optional<GpuShare> share = gpu_share(pool);
+  return share ? std::min(left, share->room) : left;
 }
 
 void FleetScaler::note_outdated(Pool& pool, Replica& replica, const std::string& how) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -27,7 +28,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "launch/facts_recorder.h"
+#include "launch/gpu_budget.h"
 #include "launch/launcher.h"
+#include "launch/start_seconds.h"
 
 namespace pelton::launch {
 
@@ -88,6 +91,7 @@ struct ScaledPool {
   bool is_advised_only = false;  // decides, and does nothing
   // Replicas that were started with other arguments are replaced, one after the other.
   bool rolls = false;
+  int priority = 0;  // of several that share GPUs who has more takes first
 };
 
 class FleetScaler {
@@ -97,6 +101,9 @@ class FleetScaler {
   FleetScaler(std::vector<ScaledPool> pools, Launcher& launcher, ScaledFleet& fleet,
               const base::Clock& clock, base::Log& log, FactsRecorder* recorder = nullptr,
               uint64_t epoch = 0);
+
+  // Of all pools together, before the first turn; by their priority, then in their order.
+  void share_gpus(int gpus_max) { gpus_max_ = gpus_max; }
 
   // Looks and acts; `asked`: something has happened that is not to wait for the next decision, as
   // a first request at an empty pool. Gives back when it wants to be called next.
@@ -128,12 +135,14 @@ class FleetScaler {
     int standby = 0;  // loaded, and kept from requests
     int64_t starts = 0;
     int64_t failed_starts = 0;
+    StartSeconds start_seconds;  // of those that it has ordered itself
     int64_t woken = 0;
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
     // How the last start that failed did, with what the replica said of it: its operators' alone.
     std::string last_failure;
     std::vector<std::string> silent_gateways;
-    bool acts = true;  // false: it is advised only
+    std::optional<int> gpus_most;  // replicas that the GPUs of all pools leave to it
+    bool acts = true;              // false: it is advised only
     // Replicas that were started with other arguments than one started now: name, what differs.
     std::map<std::string, std::string> outdated;
     bool rolls = false;  // they are replaced, one after the other
@@ -149,6 +158,7 @@ class FleetScaler {
     int port = 0;
     int64_t ordered_ns = 0;
     int64_t progress_ns = 0;
+    int64_t listens_ns = 0;  // since when; 0: not yet
     int64_t ready_ns = 0;
     int64_t draining_ns = 0;    // since when
     int64_t silent_ns = 0;      // since when gateways do not hear it; 0: they do
@@ -157,6 +167,7 @@ class FleetScaler {
     bool is_reclaimed = false;  // it will be taken back
     bool is_overdue = false;    // it was ended because it did not advance
     bool is_found = true;       // it was there, and this one has not ordered it
+    bool is_anew = false;       // it had been ready before
     std::string outdated;       // how it differs from one that would be started now
     ScaledFleet::Worker worker;
   };
@@ -230,6 +241,8 @@ class FleetScaler {
   Pool* other_role(const Pool& pool);
   bool is_led(const Pool& pool);
   void add_other_role(Pool& pool, autoscaler::PoolFacts& facts, int64_t now_ns);
+  std::optional<GpuShare> gpu_share(const Pool& pool) const;
+  void limit_gpus(Pool& pool, autoscaler::PoolFacts& facts) const;
   const std::string& served_name(const std::string& pool) const;
   void announce(Pool& pool, int64_t now_ns);
   static Replica* find(Pool& pool, std::string_view id);
@@ -241,6 +254,7 @@ class FleetScaler {
   const base::Clock& clock_;
   base::Log& log_;
   FactsRecorder* const recorder_;
+  std::optional<int> gpus_max_;  // none: each pool has its own
   std::vector<Pool> pools_;
   std::vector<ScaledFleet::Address> members_;  // as the fleet has them
   std::vector<std::string> unknown_;           // pools, as the fleet has them

@@ -1,4 +1,3 @@
-// The loop over a launcher and gateways that are played, in virtual time.
 #include "launch/fleet_scaler.h"
 
 #include <algorithm>
@@ -6,207 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include "launch/test_scaled_fleet.h"
+
 namespace pelton::launch {
 namespace {
 
 using autoscaler::PoolPhase;
 using State = LaunchedReplica::State;
-
-constexpr int64_t kSecond_ns = 1'000'000'000;
-constexpr int kPrefillPlace = 50;
-
-class PlayedLauncher final : public Launcher {
- public:
-  explicit PlayedLauncher(const base::Clock& clock) : clock_(clock) {}
-  Result<void> start(const ReplicaOrder& order) override {
-    if (!none_to_be_had.empty()) return Error{ErrorCode::kUnavailable, none_to_be_had, {}};
-    orders.push_back(order);
-    const int place = place_of(order);
-    replicas[place] = {.order = order,
-                       .port = 100 + place,
-                       .ordered_ns = clock_.now_ns(),
-                       .progress_ns = clock_.now_ns()};
-    replicas[place].host = "h";
-    return {};
-  }
-  void stop(const ReplicaOrder& order, std::chrono::milliseconds /*grace*/) override {
-    stopped.push_back(order);
-    end(place_of(order), "stopped");
-  }
-  std::vector<LaunchedReplica> list() override {
-    std::vector<LaunchedReplica> all;
-    for (const auto& [ordinal, one] : replicas) all.push_back(one);
-    return all;
-  }
-  uint64_t newest_token() const override { return newest; }
-  bool is_known(const std::string& /*pool*/) const override { return known; }
-  // Those that compute prompts have places of their own.
-  static int place_of(const ReplicaOrder& order) {
-    return order.ordinal + (order.pool == "p:prefill" ? kPrefillPlace : 0);
-  }
-  int running(const std::string& pool) const {
-    return static_cast<int>(std::ranges::count_if(replicas, [&](const auto& one) {
-      return one.second.order.pool == pool && one.second.state != State::kEnded;
-    }));
-  }
-  void end(int ordinal, const std::string& how) {
-    replicas[ordinal].state = State::kEnded;
-    replicas[ordinal].ended = how;
-  }
-
-  std::map<int, LaunchedReplica> replicas;
-  std::vector<ReplicaOrder> orders;
-  std::vector<ReplicaOrder> stopped;
-  std::string none_to_be_had;  // why; empty: there are some
-  uint64_t newest = 40;
-  bool known = true;
-
- private:
-  const base::Clock& clock_;
-};
-
-class PlayedFleet final : public ScaledFleet {
- public:
-  explicit PlayedFleet(const base::Clock& clock) : clock_(clock) {}
-  std::vector<autoscaler::GatewayReport> reports(const std::string& /*pool*/) override {
-    ++report.sequence;
-    report.gateway = "g";
-    report.incarnation = 1;
-    report.at_ns = clock_.now_ns();
-    report.holds_for = acknowledges ? retirement : 0;
-    std::vector<autoscaler::GatewayReport> all = others;
-    all.push_back(report);
-    return all;
-  }
-  std::vector<std::string> silent_gateways() override { return silent; }
-  std::vector<Worker> workers(const std::string& /*pool*/) override { return known; }
-  void set_launched(const std::vector<Address>& addresses,
-                    const std::vector<std::string>& pools_unknown) override {
-    members = addresses;
-    unknown = pools_unknown;
-  }
-  void set_draining(const Address& address, bool drains) override {
-    if (drains) drained.push_back(address);
-    if (!drains) undrained.push_back(address);
-  }
-  void release_memory(const Address& address) override { released.push_back(address); }
-  void retire(const std::string& /*pool*/, uint64_t number) override { retirement = number; }
-  void announce(const std::string& /*pool*/, const autoscaler::PoolAnnouncement& one) override {
-    announced = one;
-  }
-
-  autoscaler::GatewayReport report;
-  std::vector<autoscaler::GatewayReport> others;  // of other gateways, as they are
-  std::vector<std::string> silent;
-  std::vector<Worker> known;
-  std::vector<Address> members;
-  std::vector<std::string> unknown;
-  std::vector<Address> drained;
-  std::vector<Address> undrained;
-  std::vector<Address> released;
-  uint64_t retirement = 0;
-  bool acknowledges = true;
-  autoscaler::PoolAnnouncement announced;
-
- private:
-  const base::Clock& clock_;
-};
-
-class FleetScalerTest : public testing::Test {
- protected:
-  void scale(int replicas_min, int replicas_max, int standby = 0) {
-    ScaledPool pool{.name = "p"};
-    pool.policy.replicas_min = replicas_min;
-    pool.policy.replicas_max = replicas_max;
-    pool.policy.concurrency_target = 64;
-    pool.policy.standby = standby;
-    pool.policy.idle_to_zero_s = 5;
-    pool.start_s = 10;
-    pool.progress_s = 20;
-    scaler_ = std::make_unique<FleetScaler>(std::vector<ScaledPool>{pool}, launcher_, fleet_,
-                                            clock_, log_);
-    scaler_->turn(false);
-  }
-  // Of two roles, at most so many of each.
-  static std::vector<ScaledPool> roles(int most) {
-    ScaledPool decode{.name = "p"};
-    decode.policy.rule = autoscaler::PoolPolicy::Rule::kSlo;
-    decode.policy.slo = {.first_token_s = 0.5, .gap_s = 0.05};
-    decode.policy.replicas_max = most;
-    decode.policy.window_s = 10;
-    decode.policy.idle_to_zero_s = 20;
-    ScaledPool prefill = decode;
-    decode.policy.prefill = {{.replicas_min = 1, .replicas_max = most}};
-    prefill.name = "p:prefill";
-    prefill.computes_for = "p";
-    return {decode, prefill};
-  }
-  void scale_roles(int most) {
-    scaler_ = std::make_unique<FleetScaler>(roles(most), launcher_, fleet_, clock_, log_);
-    scaler_->turn(false);
-  }
-  // All that runs is ready, and says what its steps cost.
-  void all_ready() {
-    fleet_.known.clear();
-    for (const auto& [place, one] : launcher_.replicas) {
-      if (one.state == State::kEnded) continue;
-      fleet_.known.push_back({.host = "h",
-                              .port = one.port,
-                              .is_ready = true,
-                              .slots = 16,
-                              .model = {.fixed_s = 0.005,
-                                        .prefill_token_s = 20e-6,
-                                        .row_s = 0.1e-3,
-                                        .slots = 16,
-                                        .step_tokens = 4096}});
-    }
-    scaler_->turn(true);
-  }
-  // For so long, so many a second.
-  void serve_for(int seconds, int rate, int prompt) {
-    for (int i = 0; i < seconds; ++i) {
-      fleet_.report.requests += rate;
-      fleet_.report.finished += rate;
-      fleet_.report.in_service_s += rate;
-      fleet_.report.in_service = rate;
-      for (int one = 0; one < rate; ++one) {
-        fleet_.report.served.add({.input = prompt,
-                                  .computed = prompt,
-                                  .output = 100,
-                                  .first_token_s = 0.1,
-                                  .further_s = 1});
-      }
-      pass(1);
-      all_ready();
-    }
-  }
-  void hold(int count) {
-    fleet_.report.requests += count;
-    fleet_.report.held += count;
-  }
-  // Held requests go to a replica, and are answered.
-  void serve() {
-    fleet_.report.finished += fleet_.report.held;
-    fleet_.report.in_service_s += fleet_.report.held;
-    fleet_.report.held = 0;
-  }
-  void pass(double seconds) {
-    for (double left = seconds; left > 0; left -= 0.5) {
-      clock_.advance_ns(kSecond_ns / 2);
-      scaler_->turn(false);
-    }
-  }
-  void become_ready(int ordinal) {
-    fleet_.known.push_back({.host = "h", .port = 100 + ordinal, .is_ready = true, .slots = 64});
-    scaler_->turn(false);
-  }
-
-  base::VirtualClock clock_{1'000'000};
-  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
-  PlayedLauncher launcher_{clock_};
-  PlayedFleet fleet_{clock_};
-  std::unique_ptr<FleetScaler> scaler_;
-};
 
 TEST_F(FleetScalerTest, TwoRolesComeAndGoAsOne) {
   scale_roles(20);
@@ -463,6 +268,33 @@ TEST_F(FleetScalerTest, AFailedStartIsTriedAgainAndThirdTimeSaysSo) {
   EXPECT_EQ(fleet_.announced.failure, "");
 }
 
+// The time until it listens is its machine's, what follows is its model's; and one that was found,
+// or runs anew, says nothing of either.
+TEST_F(FleetScalerTest, AStartsTimeIsCountedByPhase) {
+  launcher_.replicas[5] = {.order = {.pool = "p", .ordinal = 5, .token = 1}, .port = 105};
+  launcher_.replicas[5].host = "h";
+  fleet_.known.push_back({.host = "h", .port = 105, .is_ready = true, .slots = 64});
+  scale(2, 2);
+  ASSERT_EQ(launcher_.orders.size(), 1u);
+  launcher_.replicas[0].port = 0;
+  pass(4);
+  launcher_.replicas[0].port = 100;
+  pass(7);
+  become_ready(0);
+  const auto started = [&] { return scaler_->states()[0].start_seconds; };
+  EXPECT_EQ(started().order().count(), 1);
+  EXPECT_NEAR(started().order().sum, 4, 0.6);
+  EXPECT_NEAR(started().load().sum, 7, 0.6);
+  EXPECT_EQ(started().load().up_to[5], 0) << "up to 5 s";
+  EXPECT_EQ(started().load().up_to[6], 1) << "up to 10 s";
+  // Its container runs anew.
+  launcher_.replicas[0].port = 0;
+  pass(2);
+  launcher_.replicas[0].port = 100;
+  pass(2);
+  EXPECT_EQ(started().order().count(), 1);
+}
+
 TEST_F(FleetScalerTest, WhatWouldFailAgainSaysSoAtOnce) {
   scale(1, 1);
   ASSERT_EQ(launcher_.orders.size(), 1u);
@@ -696,107 +528,6 @@ TEST_F(FleetScalerTest, WhatThereIsNoneOfIsAskedForAgainAndRefusesNobody) {
   launcher_.none_to_be_had.clear();
   pass(11);
   EXPECT_EQ(launcher_.orders.size(), 1u);
-}
-
-class RollingTest : public FleetScalerTest {
- protected:
-  // So many that were there, with what has changed since, and of which `most` there may be.
-  void find(int count, int most, bool rolls, int standby = 0) {
-    for (int i = 0; i < count; ++i) {
-      launcher_.replicas[i] = {.order = {.pool = "p", .ordinal = i, .token = 1},
-                               .port = 200 + i,
-                               .outdated = "other --max-num-seqs"};
-      launcher_.replicas[i].host = "h";
-      fleet_.known.push_back({.host = "h", .port = 200 + i, .is_ready = true, .slots = 64});
-    }
-    ScaledPool pool{.name = "p"};
-    pool.policy.replicas_min = count - standby;
-    pool.policy.replicas_max = most;
-    pool.policy.concurrency_target = 64;
-    pool.policy.standby = standby;
-    pool.start_s = 10;
-    pool.rolls = rolls;
-    scaler_ = std::make_unique<FleetScaler>(std::vector{pool}, launcher_, fleet_, clock_, log_);
-    scaler_->turn(false);
-  }
-  FleetScaler::PoolState state() const { return scaler_->states()[0]; }
-};
-
-TEST_F(RollingTest, WhatIsOutdatedIsKeptAndSaid) {
-  find(2, 3, false);
-  pass(60);
-  EXPECT_TRUE(launcher_.orders.empty());
-  EXPECT_TRUE(launcher_.stopped.empty());
-  EXPECT_EQ(state().outdated,
-            (std::map<std::string, std::string>{{"p-0", "other --max-num-seqs"},
-                                                {"p-1", "other --max-num-seqs"}}));
-}
-
-TEST_F(RollingTest, EachIsReplacedOnceAnotherOneIsReady) {
-  find(2, 9, true);
-  pass(20);
-  ASSERT_EQ(launcher_.orders.size(), 1u) << "one at a time";
-  EXPECT_TRUE(launcher_.stopped.empty()) << "it is not ready";
-  become_ready(2);
-  pass(5);
-  ASSERT_EQ(launcher_.stopped.size(), 1u);
-  ASSERT_EQ(launcher_.orders.size(), 2u);
-  EXPECT_EQ(state().outdated.size(), 1u);
-  become_ready(launcher_.orders[1].ordinal);
-  pass(30);
-  EXPECT_EQ(launcher_.stopped.size(), 2u);
-  EXPECT_EQ(launcher_.orders.size(), 2u) << "it is done";
-  EXPECT_TRUE(state().outdated.empty());
-  EXPECT_EQ(state().ready, 2);
-}
-
-TEST_F(RollingTest, ReplacementsThatDoNotStartCostNothing) {
-  find(2, 3, true);
-  pass(1);
-  for (int i = 0; i < 5 && launcher_.replicas.contains(2); ++i) {
-    launcher_.end(2, "ended with exit code 4");
-    pass(30);
-  }
-  EXPECT_TRUE(launcher_.stopped.empty());
-  EXPECT_EQ(launcher_.orders.size(), 1u) << "it is not tried for ever";
-  EXPECT_EQ(state().ready, 2);
-  EXPECT_EQ(fleet_.announced.failure, "");
-}
-
-// With room for many, and one that stands by besides: no more are started than there were.
-TEST_F(RollingTest, ItEndsWhateverStandsByAndHoweverMuchRoomThereIs) {
-  find(3, 9, true, 1);
-  int most = 0;
-  for (int i = 0; i < 60; ++i) {
-    pass(3);
-    for (const ReplicaOrder& one : std::vector<ReplicaOrder>(launcher_.orders)) {
-      const bool is_known = std::ranges::any_of(
-          fleet_.known, [&](const auto& known) { return known.port == 100 + one.ordinal; });
-      if (!is_known) become_ready(one.ordinal);
-    }
-    most = std::max(most, launcher_.running("p"));
-  }
-  EXPECT_TRUE(state().outdated.empty());
-  EXPECT_GE(state().ready, 2);
-  EXPECT_EQ(state().standby, 1);
-  EXPECT_LE(most, 5) << "those that there were, one on standby, and one beside them";
-  EXPECT_LE(launcher_.orders.size(), 4u) << "it does not go on for ever";
-}
-
-TEST_F(RollingTest, WithoutRoomOneGoesFirst) {
-  find(2, 2, true);
-  pass(1);
-  ASSERT_EQ(launcher_.stopped.size(), 1u);
-  pass(20);
-  EXPECT_EQ(launcher_.stopped.size(), 1u) << "the next one waits for its replacement";
-  ASSERT_EQ(launcher_.orders.size(), 1u);
-  become_ready(launcher_.orders[0].ordinal);
-  pass(5);
-  EXPECT_EQ(launcher_.stopped.size(), 2u);
-  ASSERT_EQ(launcher_.orders.size(), 2u);
-  become_ready(launcher_.orders[1].ordinal);
-  pass(5);
-  EXPECT_TRUE(state().outdated.empty());
 }
 
 }  // namespace

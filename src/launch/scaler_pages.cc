@@ -30,6 +30,7 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("silent_gateways").begin_array();
   for (const std::string& url : state.silent_gateways) w.string(url);
   w.end_array();
+  if (state.gpus_most) w.key("gpus_most").integer(*state.gpus_most);
   // Of those that run with other arguments than one that is started now, and what is done about it.
   w.key("outdated").begin_object();
   for (const auto& [name, how] : state.outdated) w.key(name).string(how);
@@ -42,6 +43,21 @@ void write_state(base::JsonWriter& w, const State& state) {
 PrometheusText::Labels labels_of(const State& state) {
   if (state.role.empty()) return {{"pool", state.pool}};
   return {{"pool", state.served}, {"role", state.role}};
+}
+
+// Where a start's time goes: to whoever gives a machine and a process, or to the model.
+void add_start_metrics(std::span<const State> states, PrometheusText& text) {
+  text.family("pelton_autoscaler_start_seconds", PrometheusText::Type::kHistogram,
+              "Of replicas that became ready: from the order until one listens (order), and until "
+              "it is ready (load).");
+  for (const State& state : states) {
+    for (const bool is_load : {false, true}) {
+      PrometheusText::Labels labels = labels_of(state);
+      labels.push_back({"phase", is_load ? "load" : "order"});
+      text.histogram(labels, StartSeconds::bounds(),
+                     is_load ? state.start_seconds.load() : state.start_seconds.order());
+    }
+  }
 }
 
 // Of pools of two roles: by both.
@@ -128,6 +144,7 @@ void add_metrics(std::span<const State> states, PrometheusText& text) {
       [](const State& one) { return one.draining + one.stopping; });
   add("pelton_autoscaler_starts_total", kCounter, "Replicas that were started.",
       [](const State& one) { return one.starts; });
+  add_start_metrics(states, text);
   add("pelton_autoscaler_wakes_total", kCounter, "Replicas on standby that were woken.",
       [](const State& one) { return one.woken; });
   add("pelton_autoscaler_failed_starts_total", kCounter, "Of these, ended before they were ready.",

@@ -13,6 +13,11 @@ void LoopExchange::send(HttpResponse response) {
   if (*responder_ != nullptr) (*responder_)->send(std::move(response));
 }
 
+// The status is the stream's last word here, and headers have no place.
+void LoopExchange::start_stream(int /*status*/, HttpHeaders /*headers*/) {
+  if (*responder_ != nullptr) (*responder_)->take_up();
+}
+
 void LoopExchange::write(std::string_view frames) {
   if (*responder_ != nullptr) (*responder_)->write(frames);
 }

@@ -26,6 +26,8 @@ class LoopResponder {
   LoopResponder& operator=(const LoopResponder&) = delete;
 
   virtual void send(HttpResponse response) = 0;
+  // Its client may learn that it has been taken up. More than once, and send() may follow.
+  virtual void take_up() {}
   virtual void write(std::string_view frames) = 0;
   virtual void finish() = 0;
   virtual void abandon() = 0;  // whoever was to answer has gone without
@@ -44,7 +46,7 @@ class LoopExchange final : public Exchange {
   ~LoopExchange() override;
 
   void send(HttpResponse response) override;
-  void start_stream(int, HttpHeaders) override {}
+  void start_stream(int, HttpHeaders) override;
   void write(std::string_view frames) override;
   void finish() override;
   size_t queued_bytes() const override;
