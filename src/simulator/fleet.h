@@ -276,6 +276,9 @@ class Fleet {
   void begin_fault(int64_t now_ns, const Fault& fault);
   void end_fault(const Fault& fault);
   void crash(int64_t now_ns, size_t replica);
+  void lose_gateways(int64_t now_ns, const Fault& fault);
+  void lose_gateway(int64_t now_ns, size_t gateway);
+  std::optional<size_t> gateway_up(size_t from) const;
   void redispatch(int64_t now_ns, int64_t request);
   // Of a fleet that is scaled.
   void tick(int64_t now_ns);
@@ -306,6 +309,7 @@ class Fleet {
     std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported;
   };
   std::vector<Heard> heard_;
+  std::vector<int> gateways_down_;  // faults under way, of each
   std::vector<Leg> legs_;
   std::string why_not_;  // a replica did not take the last leg that it was asked
   std::optional<SharedLinks> links_;

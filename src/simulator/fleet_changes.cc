@@ -89,6 +89,9 @@ void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
     case Fault::Kind::kStepError:
       replicas_[replica]->fail_steps(fault.count);
       return;
+    case Fault::Kind::kGatewayDown:
+      if (control_) control_->begin_fault(fault);
+      return lose_gateways(now_ns, fault);
     default:
       return;
   }
@@ -97,6 +100,13 @@ void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
 void Fleet::end_fault(const Fault& fault) {
   const auto replica = static_cast<size_t>(fault.replica);
   if (fault.is_of_scaling()) return control_->end_fault(fault);
+  if (fault.kind == Fault::Kind::kGatewayDown) {
+    if (control_) control_->end_fault(fault);
+    for (size_t i = 0; i < gateways_down_.size(); ++i) {
+      if (fault.gateway < 0 || std::cmp_equal(fault.gateway, i)) --gateways_down_[i];
+    }
+    return;
+  }
   // Where replicas are scaled, a new one is started instead.
   if (fault.kind == Fault::Kind::kCrash && !control_) states_[replica].is_up = true;
   if (fault.kind == Fault::Kind::kSlow) {
@@ -125,6 +135,43 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
     lose_request(now_ns, static_cast<int64_t>(i), "its replica died");
   }
   lose_legs(now_ns, replica);
+}
+
+void Fleet::lose_gateways(int64_t now_ns, const Fault& fault) {
+  const auto is_meant = [&](size_t gateway) {
+    return fault.gateway < 0 || std::cmp_equal(fault.gateway, gateway);
+  };
+  // All of them first: who tries again finds none of these.
+  std::vector<size_t> lost;
+  for (size_t i = 0; i < gateways_down_.size(); ++i) {
+    if (is_meant(i) && gateways_down_[i]++ == 0) lost.push_back(i);
+  }
+  for (const size_t gateway : lost) lose_gateway(now_ns, gateway);
+}
+
+// Every connection of its own breaks: replicas compute no longer for it, clients have an error.
+// Who is on the way to it, or between two attempts, notices when it comes.
+void Fleet::lose_gateway(int64_t now_ns, size_t gateway) {
+  const size_t known = requests_.size();
+  for (size_t i = 0; i < known; ++i) {
+    Request& request = requests_[i];
+    const bool waits = request.is_held || request.waits_since_ns >= 0;
+    if (request.done || request.gateway != gateway || !(waits || request.replica >= 0)) continue;
+    const auto number = static_cast<int64_t>(i);
+    request.waits_since_ns = -1;
+    std::erase(waiting_, number);
+    if (request.replica >= 0) cancel(now_ns, request.leg);
+    refuse(now_ns, number, "its gateway died");
+  }
+}
+
+// The first one from there on that is not gone.
+std::optional<size_t> Fleet::gateway_up(size_t from) const {
+  for (size_t i = 0; i < gateways_down_.size(); ++i) {
+    const size_t gateway = (from + i) % gateways_down_.size();
+    if (gateways_down_[gateway] == 0) return gateway;
+  }
+  return std::nullopt;
 }
 
 void Fleet::redispatch(int64_t now_ns, int64_t request) {

@@ -347,7 +347,8 @@ void PoolControl::note_failed_start(Side& side, int64_t now_ns) {
 
 void PoolControl::begin_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) ++stock_outs_;
-  if (fault.kind == Fault::Kind::kFactsCut) ++cuts_;
+  // Whose gateway is gone, to it nobody says anything.
+  if (fault.kind == Fault::Kind::kFactsCut || fault.kind == Fault::Kind::kGatewayDown) ++cuts_;
   if (fault.kind == Fault::Kind::kAutoscalerDown) ++downs_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = fault.factor;
   if (fault.kind == Fault::Kind::kStartError) starts_to_fail_ += fault.count;
@@ -355,7 +356,7 @@ void PoolControl::begin_fault(const Fault& fault) {
 
 void PoolControl::end_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) --stock_outs_;
-  if (fault.kind == Fault::Kind::kFactsCut) --cuts_;
+  if (fault.kind == Fault::Kind::kFactsCut || fault.kind == Fault::Kind::kGatewayDown) --cuts_;
   if (fault.kind == Fault::Kind::kAutoscalerDown) --downs_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = 1;
 }

@@ -112,6 +112,7 @@ class PoolControl {
   // A start that was not cancelled meanwhile, and did not fail.
   bool become_ready(int replica, int64_t now_ns);
   // What befalls launcher and starts.
+  // Those of scaling, and a gateway that is gone.
   void begin_fault(const Fault& fault);
   void end_fault(const Fault& fault);
   // A draining replica has nothing left to do: it goes, or stands by where some are wanting.
