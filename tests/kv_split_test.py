@@ -30,7 +30,7 @@ SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {
 WAYS = ({"temperature": 0, "ignore_eos": True}, {"temperature": 1.1, "seed": 7, "top_p": 0.95, "ignore_eos": True},
         {"temperature": 0, "logprobs": True, "top_logprobs": 2, "ignore_eos": True},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
-PROMPTS = 200 if FULL else 16
+PROMPTS = 500 if FULL else 16
 TOKENS = 96
 
 
