@@ -228,6 +228,12 @@ void Fleet::handle(const Event& event) {
     case Event::Kind::kScales:
       --idle_events_;
       return tick(event.at_ns);
+    case Event::Kind::kFactsSent:
+      --idle_events_;
+      return send_facts(event.at_ns);
+    case Event::Kind::kDemandHeard:
+      --idle_events_;
+      return scale(event.at_ns);
     case Event::Kind::kReplicaReady:
       --idle_events_;
       return become_ready(event.at_ns, index);

@@ -43,6 +43,8 @@ struct Event {
     kArrives,
     kWakes,
     kScales,
+    kFactsSent,    // that the autoscaler hears with its next decision
+    kDemandHeard,  // of a fleet of which nobody serves
     kReplicaReady,
     kPatienceEnds,
     kHoldEnds,
@@ -283,6 +285,8 @@ class Fleet {
   // Of a fleet that is scaled.
   void tick(int64_t now_ns);
   void scale(int64_t now_ns);
+  void send_facts(int64_t now_ns);
+  void wake_autoscaler(int64_t now_ns);
   void become_ready(int64_t now_ns, size_t replica);
   void follow_phase(size_t replica) {
     states_[replica].is_up = control_->takes_requests(static_cast<int>(replica));

@@ -50,7 +50,23 @@ void Fleet::scale(int64_t now_ns) {
 
 void Fleet::tick(int64_t now_ns) {
   scale(now_ns);
-  add_idle({.at_ns = now_ns + control_->tick_ns(), .kind = Event::Kind::kScales});
+  const int64_t next_ns = now_ns + control_->tick_ns();
+  if (control_->facts_ahead_ns() > 0) {
+    add_idle({.at_ns = next_ns - control_->facts_ahead_ns(), .kind = Event::Kind::kFactsSent});
+  }
+  add_idle({.at_ns = next_ns, .kind = Event::Kind::kScales});
+}
+
+void Fleet::send_facts(int64_t now_ns) {
+  for (size_t i = 0; i < states_.size(); ++i) observe(i);
+  control_->send_facts(now_ns, states_);
+}
+
+// A gateway says at once that it holds requests for which nobody is there.
+void Fleet::wake_autoscaler(int64_t now_ns) {
+  if (control_->facts_ahead_ns() == 0) return scale(now_ns);
+  send_facts(now_ns);
+  add_idle({.at_ns = now_ns + control_->facts_delay_ns(), .kind = Event::Kind::kDemandHeard});
 }
 
 void Fleet::become_ready(int64_t now_ns, size_t replica) {
@@ -191,7 +207,7 @@ void Fleet::hold(int64_t now_ns, int64_t request) {
   held_.push_back(request);
   send_held(now_ns);
   // The first one that an empty pool holds sets it in motion.
-  if (!held_.empty() && control_->empty()) scale(now_ns);
+  if (!held_.empty() && control_->empty()) wake_autoscaler(now_ns);
   if (!requests_[static_cast<size_t>(request)].is_held) return;
   if (control_->held() > options_.autoscaling->held_max) {
     return refuse(now_ns, request, "the gateway holds too many");

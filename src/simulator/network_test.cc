@@ -237,6 +237,45 @@ TEST(SimulatedNetwork, LateFactsScaleLater) {
   EXPECT_GE(first_start(), soon_s + 4);
 }
 
+// A load begins at 5 s, decisions fall on each fourth: what is late by less than a decision is
+// heard with the next one, as it was so long before.
+TEST(SimulatedNetwork, FactsAreAsOldAsTheirDelay) {
+  SimulationOptions options = a_scaled_fleet();
+  options.autoscaling->tick_s = 4;
+  workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":200,"count":120,"rate":12,"seed":1})");
+  for (double& at_s : load.at_s) at_s += 5;
+  const auto first_start = [&](double delay_s) {
+    options.autoscaling->facts_delay_s = delay_s;
+    const SimulationResult result = run(options, load);
+    for (const ScalingStep& step : result.scaling->history.steps()) {
+      if (step.started > 0) return step.at_s;
+    }
+    return 1e9;
+  };
+  EXPECT_NEAR(first_start(0), 8, 1e-6);
+  EXPECT_NEAR(first_start(1), 8, 1e-6);
+  EXPECT_NEAR(first_start(3.5), 12, 1e-6) << "at 4.5 s nobody had come";
+  EXPECT_NEAR(first_start(5), 12, 1e-6);
+}
+
+// Nobody serves and somebody comes: that is said at once, and heard so much later.
+TEST(SimulatedNetwork, DemandOfAnEmptyFleetIsHeardAfterItsDelay) {
+  SimulationOptions options = a_scaled_fleet();
+  options.duration_s.reset();
+  options.autoscaling->policy.replicas_min = 0;
+  options.autoscaling->replicas = 0;
+  options.autoscaling->tick_s = 10;
+  workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":5,"count":1,"rate":"inf"})");
+  load.at_s[0] = 11;
+  const auto first_ns = [&](double delay_s) {
+    options.autoscaling->facts_delay_s = delay_s;
+    return run(options, load).records[0].first_byte_ns;
+  };
+  EXPECT_NEAR(static_cast<double>(first_ns(0.3) - first_ns(0)), 0.3e9, 1e6);
+}
+
 TEST(SimulatedNetwork, AReplicaThatIsCutOffIsNotGivenRequestsInAScaledFleet) {
   SimulationOptions options = a_scaled_fleet();
   options.duration_s.reset();
