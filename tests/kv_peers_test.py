@@ -197,7 +197,7 @@ class Peers(unittest.TestCase):
         self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
         self.assertGreater(sum(self.answer(fleet.gateway.port, number, "key-a")[2] for number in range(6)), 0)
 
-    def test_a_stranger_cannot_tell_by_time_what_a_peer_has(self):
+    def test_a_stranger_does_not_see_by_time_what_a_peer_has(self):
         keys = pathlib.Path(tempfile.mkdtemp(prefix="pelton_peers_")) / "keys"
         keys.write_text("key-a a\nkey-b b\n")
         fleet = self.fleet(gateway=(f'keys_file = "{keys}"\n',))

@@ -257,7 +257,7 @@ class Split(unittest.TestCase):
         self.check_bytes(fleet, [(n, None, 0) for n in lengths] + [(n, 2, before) for n, before in zip(LONG_GROWING, (0, *LONG_GROWING))], texts)
 
     def test_a_stranger_finds_nothing_of_what_was_split(self):
-        """Neither in what it is told nor in time, at either worker."""
+        """Neither in its usage nor by its time, at either worker."""
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         keys = pathlib.Path(scratch.name) / "keys"

@@ -387,7 +387,7 @@ class Tiers(unittest.TestCase):
             ask(9_000 + numbers[0] // len(WAYS) * len(WAYS) + number)
         check_alike(ask, numbers, [number + 4_000 for number in numbers], prepare)  # asked in the same ways
 
-    def test_a_stranger_cannot_tell_by_time_what_lies_on_the_host(self):
+    def test_a_stranger_does_not_see_by_time_what_lies_on_the_host(self):
         with Server(*HOST, *self.tenants(), key="key-a") as server:
             def evict(number):
                 for one in (number, number + 20_000, number + 30_000, number + 40_000):  # the device holds fewer
@@ -399,7 +399,7 @@ class Tiers(unittest.TestCase):
             self.assertGreater(found, 0)
             self.check_strange(server, list(range(200 if FULL else 24)), evict)
 
-    def test_a_stranger_cannot_tell_by_time_what_lies_on_the_disk_and_after_a_restart(self):
+    def test_a_stranger_does_not_see_by_time_what_lies_on_the_disk_and_after_a_restart(self):
         numbers = list(range(200 if FULL else 48))
         flags = (*self.disk_flags("--kv-disk-key-file", str(self.key), size="256MiB"), *self.tenants())
         with Server(*flags, key="key-a") as server:

@@ -23,7 +23,8 @@ def same_distribution(a, b):
 
 def check_alike(ask, known, fresh, prepare=lambda number: None):
     """`ask(number)` by somebody who may find neither: numbers that another tenant has asked, and as many that nobody has. Their times are
-    not told apart (`prepare(number)` goes before a known one's pair): two runs of the pairs that both look otherwise by chance are one in ten thousand."""
+    of one distribution: that both halves of the pairs look otherwise by chance is one in ten thousand. `prepare(number)` goes before the
+    pair of a known one."""
     probabilities = []
     half = len(known) // 2
     for part in (slice(0, half), slice(half, 2 * half)):
@@ -37,10 +38,10 @@ def check_alike(ask, known, fresh, prepare=lambda number: None):
         probabilities.append(same_distribution(times[True], times[False]))
         if probabilities[-1] > 0.01:
             return
-    raise AssertionError(f"what another tenant has asked is told from what nobody has, by its time: p {probabilities}")
+    raise AssertionError(f"what another tenant has asked differs in its time from what nobody has: p {probabilities}")
 
 
-# It tells what differs, and only that.
+# It sees what differs, and only that.
 _EVEN = [i / 100 for i in range(100)]
 assert same_distribution(_EVEN, [x + 0.004 for x in _EVEN]) > 0.9
 assert same_distribution(_EVEN, [x + 0.3 for x in _EVEN]) < 1e-3

@@ -329,7 +329,7 @@ TEST(SimulatedGateways, ReplicasComputeNoLongerForAGatewayThatDied) {
   int64_t tokens = 0;
   for (const ReplicaCounts& replica : result.replicas) tokens += replica.tokens;
   EXPECT_LT(tokens, 10 * 200 / 2) << "of a second of four";
-  // Who comes while none is there is turned away at once, and served when it is back.
+  // Who comes while none is there is refused at once, and served when it is back.
   options.faults[0] = {.kind = Fault::Kind::kGatewayDown, .at_s = 0, .until_s = 5};
   EXPECT_EQ(ends_of(run(options, load))["no gateway is up"], 10);
   options.clients = {.retries_max = 5, .back_off_s = 1};
