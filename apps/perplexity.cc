@@ -1,9 +1,13 @@
 // pelton perplexity: how well a model predicts a text, and how far the same model in other weights
 // or another KV cache is from it.
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,12 +16,15 @@
 #include "apps/loading.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/fingerprint.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "eval/divergence.h"
+#include "eval/score_journal.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
 #include "node/kept_measurement.h"
@@ -34,9 +41,11 @@ using cli::Flag;
 
 constexpr int kChunk = 64;  // tokens a step, each with its row of logits
 constexpr const char* kKvAsServed = "auto";
+constexpr const char* kJournal = ".partial";  // behind --out
 
 // A checkpoint with what computes it.
 struct Loaded {
+  std::string files;  // which they are (checkpoint/fingerprint.h), and what was made of them
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;
   std::unique_ptr<kernels::Kernels> kernels;
   std::unique_ptr<models::Model> model;
@@ -76,7 +85,9 @@ Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
     TRY_ASSIGN(folder, checkpoint::resolve_model(arguments.text("--against")));
   }
   TRY_ASSIGN(checkpoint::Checkpoint other, checkpoint::Checkpoint::open(folder));
+  TRY_ASSIGN(std::string files, checkpoint::fingerprint(other));
   if (arguments.has("--against-weights")) {
+    files += ' ' + arguments.text("--against-weights");
     TRY_ASSIGN(const models::WeightChoice weights,
                models::parse_weight_choice(arguments.text("--against-weights")));
     models::PackedModel made;
@@ -86,7 +97,30 @@ Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
                    [&](std::string_view, int64_t, int64_t) { return !interrupt.pending(); }, made));
   }
   TRY_ASSIGN(Loaded loaded, load(std::move(other), choice, kv, pool));
+  loaded.files = std::move(files);
   return std::optional<Loaded>(std::move(loaded));
+}
+
+// Where --out is given: with what an earlier run of the same kept.
+Result<std::optional<eval::ScoreJournal>> open_journal(const cli::Arguments& arguments,
+                                                       const Loaded& base,
+                                                       const std::optional<Loaded>& other,
+                                                       const std::vector<TokenId>& tokens,
+                                                       const eval::TextScoringOptions& options) {
+  if (!arguments.has("--out")) return std::optional<eval::ScoreJournal>();
+  const std::string_view text(reinterpret_cast<const char*>(tokens.data()),
+                              tokens.size() * sizeof(TokenId));
+  std::string of = fmt::format("{} {} {} {} {} ", base.files, base.kernels->name(),
+                               static_cast<int>(base.kv), options.window, options.stride);
+  if (other) of += fmt::format("{} {} ", other->files, static_cast<int>(other->kv));
+  TRY_ASSIGN(eval::ScoreJournal journal,
+             eval::ScoreJournal::open(arguments.text("--out") + kJournal,
+                                      base::sha256(of + base::sha256(text))));
+  if (!journal.known().empty()) {
+    fmt::print(stderr, "pelton: {} of {} tokens were computed before\n", journal.known().size(),
+               tokens.size());
+  }
+  return std::optional<eval::ScoreJournal>(std::move(journal));
 }
 
 std::string words(const eval::TextComparison& found, bool has_other) {
@@ -203,6 +237,33 @@ Result<void> keep(const cli::Arguments& arguments, const checkpoint::Checkpoint&
                             .agreement = found.divergence.agreement});
 }
 
+Result<void> write_results(const cli::Arguments& arguments, const eval::TextComparison& found,
+                           bool has_other) {
+  const std::string figures = numbers(found, has_other).dump() + "\n";
+  const std::string lines = words(found, has_other);
+  if (arguments.has("--html")) {
+    TRY(base::write_file(arguments.text("--html"), page(arguments, lines)));
+  }
+  if (arguments.has("--out")) {
+    TRY(base::write_file(arguments.text("--out"), figures));
+    std::error_code ignored;
+    std::filesystem::remove(arguments.text("--out") + kJournal, ignored);
+  }
+  return arguments.has("--json") ? write_output(figures) : write_text(lines);
+}
+
+Result<void> check(const std::vector<report::Condition>& conditions, const Json& figures) {
+  for (const report::Condition& condition : conditions) {
+    TRY_ASSIGN(const bool holds, report::holds(condition, figures));
+    if (!holds) continue;
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("--fail-if {} (it is {:.4g})", condition.text,
+                             figures.number(condition.key).value_or(0)),
+                 {}};
+  }
+  return {};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   const base::SystemClock clock;
@@ -216,7 +277,9 @@ Result<void> run(const cli::Arguments& arguments) {
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const std::vector<TokenId> tokens, read_tokens(arguments, checkpoint, folder));
+  TRY_ASSIGN(std::string files, checkpoint::fingerprint(checkpoint));
   TRY_ASSIGN(Loaded base, load(std::move(checkpoint), choice, kv, pool));
+  base.files = std::move(files);
   TRY_ASSIGN(std::optional<Loaded> other,
              load_other(arguments, *base.checkpoint, kv, choice, pool, interrupt));
 
@@ -230,6 +293,14 @@ Result<void> run(const cli::Arguments& arguments) {
     progress.update(done, total);
     return !interrupt.pending();
   };
+  TRY_ASSIGN(std::optional<eval::ScoreJournal> journal,
+             open_journal(arguments, base, other, tokens, options));
+  if (journal) {
+    options.known = journal->known();
+    options.keep = [&](std::span<const eval::PositionScore> scores) {
+      return journal->keep(scores);
+    };
+  }
   const eval::ScoredModel scored{.model = base.model.get(), .kv = base.kv};
   eval::ScoredModel second;
   if (other) second = {.model = other->model.get(), .kv = other->kv};
@@ -241,22 +312,8 @@ Result<void> run(const cli::Arguments& arguments) {
       fmt::print(stderr, "pelton: this is not kept as a record: {}\n", kept.error().message);
     }
   }
-  const Json figures = numbers(found, other.has_value());
-  if (arguments.has("--html")) {
-    TRY(base::write_file(arguments.text("--html"),
-                         page(arguments, words(found, other.has_value()))));
-  }
-  TRY(arguments.has("--json") ? write_output(figures.dump() + "\n")
-                              : write_text(words(found, other.has_value())));
-  for (const report::Condition& condition : conditions) {
-    TRY_ASSIGN(const bool holds, report::holds(condition, figures));
-    if (!holds) continue;
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("--fail-if {} (it is {:.4g})", condition.text,
-                             figures.number(condition.key).value_or(0)),
-                 {}};
-  }
-  return {};
+  TRY(write_results(arguments, found, other.has_value()));
+  return check(conditions, numbers(found, other.has_value()));
 }
 
 }  // namespace
@@ -288,6 +345,9 @@ cli::Verb perplexity_verb() {
                 text_flag("--against-kv-cache-dtype", "T",
                           "it with keys and values in this: auto, f16, bf16, int8, fp8"),
                 std::move(fail_if), text_flag("--html", "FILE", "also write a page"),
+                text_flag("--out", "FILE",
+                          "also write --json's object there; what is computed is kept in "
+                          "FILE.partial meanwhile, so that a run that was interrupted goes on"),
                 switch_flag("--json", "one JSON object"), kernels_flag(), threads_flag(),
                 kv_type_flag()},
       .exclusive = {{"--text", "--tokens"}},

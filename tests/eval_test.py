@@ -186,6 +186,48 @@ class Perplexity(unittest.TestCase):
         self.assertIn(f"<td>tokens</td><td>{found['tokens']}</td>", text)
         self.assertIsNone(re.search(r"(?:src|href)=\"(?!data:)", text))
 
+    def test_one_that_was_killed_goes_on(self):
+        out = os.path.join(self.folder.name, "result.json")
+        partial = out + ".partial"
+        text = os.path.join(self.folder.name, "text.txt")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(" ".join(f"{word} times {word + 1} is {word * (word + 1)}." for word in range(400)))
+        words = ["perplexity", BOX, "--text", text, "--window", "64", "--stride", "48", "--against-kv-cache-dtype", "int8", "--out", out]
+
+        def read(path):
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+
+        def lines():
+            return read(partial).splitlines() if os.path.exists(partial) else []
+        pelton(*words)
+        whole = read(out)
+        self.assertFalse(os.path.exists(partial))
+        os.remove(out)
+        killed = subprocess.Popen([BINARY, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(lines()) < 4:
+            self.assertIsNone(killed.poll(), "it ended before it was killed")
+            time.sleep(0.001)
+        killed.kill()
+        killed.wait()
+        self.assertFalse(os.path.exists(out))
+        kept = lines()[:3]
+        self.assertIn("another model, text, window or format", pelton(*words[:5], "32", *words[6:], code=2))
+        with open(partial, "w", encoding="utf-8") as file:  # and the second window's line is cut
+            file.write("\n".join(kept)[:-9])
+        resumed = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=600, check=True)
+        self.assertRegex(resumed.stderr, r"63 of \d+ tokens were computed before")
+        self.assertEqual(read(out), whole)
+        # What is known is not computed: where it says something else, so does the result.
+        first = json.loads(kept[1])
+        first["scores"][0][0] += 1.0
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(kept[0] + "\n" + json.dumps(first) + "\n")
+        pelton(*words)
+        other, same = json.loads(read(out)), json.loads(whole)
+        self.assertAlmostEqual(other["nats_per_token"] - same["nats_per_token"], 1 / same["tokens"], delta=1e-9)
+        self.assertEqual(other["kl_mean"], same["kl_mean"])
+
     def test_what_is_wrong_is_said(self):
         empty = os.path.join(self.folder.name, "empty.txt")
         with open(empty, "w", encoding="utf-8"):

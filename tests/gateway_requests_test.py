@@ -506,7 +506,7 @@ class Requests(unittest.TestCase):
         blocks = len(names[0]) - 2  # the last ones hold what differs
         self.assertGreater(blocks, 3)
         for line, said in zip(chats, usage):
-            self.assertEqual((line["pool"], line["status"]), ("box", 200))
+            self.assertEqual((line["pool"], line["class"], line["status"]), ("box", "1k:64", 200))
             self.assertEqual((line["input_length"], line["output_length"]), (said["prompt_tokens"], said["completion_tokens"]))
             self.assertEqual(line.get("cached_tokens", 0), said["prompt_tokens_details"]["cached_tokens"])
             self.assertEqual(line["block_tokens"], 64)

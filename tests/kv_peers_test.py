@@ -19,6 +19,7 @@ import unittest
 import gateway_fixture
 from gateway_fixture import BOX, Fleet, Process, ask
 from ports import free_port
+from same_times import check_alike
 
 FULL = bool(os.environ.get("PELTON_FULL"))
 CHAT = "/v1/chat/completions"
@@ -195,6 +196,22 @@ class Peers(unittest.TestCase):
             self.assertEqual((said, cached if number == 0 else 0, peer), (self.alone[number], 0, 0))
         self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
         self.assertGreater(sum(self.answer(fleet.gateway.port, number, "key-a")[2] for number in range(6)), 0)
+
+    def test_a_stranger_does_not_see_by_time_what_a_peer_has(self):
+        keys = pathlib.Path(tempfile.mkdtemp(prefix="pelton_peers_")) / "keys"
+        keys.write_text("key-a a\nkey-b b\n")
+        fleet = self.fleet(gateway=(f'keys_file = "{keys}"\n',))
+        numbers = list(range(200 if FULL else 24))
+        fleet.only(0)
+        for number in numbers:
+            self.answer(fleet.gateway.port, number, "key-a")
+        fleet.wait_until_announced(0)
+        fleet.only(1)
+        for number in range(len(WAYS)):
+            self.answer(fleet.gateway.port, 9_000 + number, "key-b")
+        check_alike(lambda number: self.assertEqual(self.answer(fleet.gateway.port, number, "key-b")[2], 0), numbers,
+                    [number + 4_000 for number in numbers])  # asked in the same ways
+        self.assertGreater(sum(self.answer(fleet.gateway.port, number, "key-a")[2] for number in numbers[-6:]), 0)
 
     def test_erasing_a_tenant_reaches_every_worker(self):
         """Its blocks on the device, on the host and at peers are not found any more, within 5 s; another one's are."""

@@ -22,6 +22,7 @@ import gateway_fixture
 import kv_peers_test as peers
 from gateway_fixture import BOX, Process, ask, events
 from kv_peers_test import CHAT, COMMON, PEER
+from same_times import check_alike
 
 FULL = bool(os.environ.get("PELTON_FULL"))
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "minItems": 12, "maxItems": 12}},
@@ -29,7 +30,7 @@ SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {
 WAYS = ({"temperature": 0, "ignore_eos": True}, {"temperature": 1.1, "seed": 7, "top_p": 0.95, "ignore_eos": True},
         {"temperature": 0, "logprobs": True, "top_logprobs": 2, "ignore_eos": True},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
-PROMPTS = 200 if FULL else 16
+PROMPTS = 500 if FULL else 16
 TOKENS = 96
 
 
@@ -110,11 +111,11 @@ class Split(unittest.TestCase):
         """Of workers that were full, by request."""
         return collections.Counter(re.findall(r"request (\S+) attempt \d+ at worker \S+ is over: status 429", "".join(fleet.gateway.log)))
 
-    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None):
+    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None, gateway=()):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}, "more": more or {}})
-        fleet = kind(scratch.name, len(roles), serve=serve, pool=f'tokenizer = "{BOX}"\n{pool}')
+        fleet = kind(scratch.name, len(roles), serve=serve, gateway=gateway, pool=f'tokenizer = "{BOX}"\n{pool}')
         self.addCleanup(fleet.close)
         return fleet
 
@@ -206,33 +207,78 @@ class Split(unittest.TestCase):
         self.assertGreater(found + recomputed, 200 * fleet.splits("handed_over"))
         self.assertGreater(found, 0)
 
-    def test_the_bytes_that_cross_are_those_of_the_formula(self):
-        fleet = self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n')
+    def check_bytes(self, fleet, asked, texts):
+        """Of prompts of `asked` (tokens, seed, tokens that the decoder holds already), in this order; `texts`: what one worker alone says."""
         config = json.loads((pathlib.Path(BOX) / "config.json").read_text())
-        block = next(json.loads(ask(fleet.admin, "GET", "/v1/index?name=w0")[1])["block_tokens"] for _ in range(1))
+        block = json.loads(ask(fleet.admin, "GET", "/v1/index?name=w0")[1])["block_tokens"]
         windows = [kind == "sliding_attention" for kind in config["layer_types"]]
         each = 2 * config["num_key_value_heads"] * config["head_dim"] * 2  # bytes of a token of a layer, in 16 bits
 
         def formula(n, held):
             whole = (n - 1) // block * block
             first = max(0, (whole - config["sliding_window"] + 1) // block * block)
+            held = (held - 1) // block * block if held else 0
             return each * sum(whole - max(first, held) if window else whole - held for window in windows)
-        # The last ones with hits on the decoder: what it holds of the one before.
-        asked = [(n, None, 0) for n in EDGES] + [(n, 1, (before - 1) // block * block) for n, before in zip(GROWING, (1, *GROWING))]
         last = late = exact = 0
-        for (n, seed, held), alone in zip(asked, self.exact + self.growing):
+        for (n, seed, held), alone in zip(asked, texts):
             self.assertEqual(self.tokens_asked(fleet.gateway.port, n, seed), alone, n)
-            end, now = time.monotonic() + 3, last
+            # So few may be computed sooner than asked for: then nothing comes.
+            is_short = n - held <= 64
+            end, now = time.monotonic() + (0.3 if is_short else 3), last
             while now - last != formula(n, held) and time.monotonic() < end:
                 now = fleet.figure(1, "pelton_kv_peer_bytes_total", kind="fetched")
             # On a machine that does other things as well a transfer may be given up: then no more than that has come.
             was_late, late = late, fleet.figure(1, "pelton_kv_peer_fetches_total", kind="late")
-            if late == was_late:
+            if late == was_late and not (is_short and now == last):
                 self.assertEqual(now - last, formula(n, held), (n, block, list(fleet.workers[1].log)[-5:], list(fleet.gateway.log)[-5:]))
                 exact += 1
             self.assertLessEqual(now - last, formula(n, held), n)
             last = now
         self.assertGreater(exact, len(asked) // 2)
+
+    def test_the_bytes_that_cross_are_those_of_the_formula(self):
+        fleet = self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n')
+        # The last ones with hits on the decoder: what it holds of the one before.
+        self.check_bytes(fleet, [(n, None, 0) for n in EDGES] + [(n, 1, before) for n, before in zip(GROWING, (0, *GROWING))],
+                         self.exact + self.growing)
+
+    def test_the_bytes_that_cross_of_prompts_up_to_the_context(self):
+        context = 8192  # the model's; 40 tokens of it are the answer
+        draw = random.Random(11)
+        lengths = LONG + tuple(draw.randrange(1, 8153) for _ in range(100 if FULL else 0))
+        words = [str(context) if word == "768" else word for word in COMMON]
+        alone = Process("serve", BOX, *words, "--kv-cache-memory", "64MiB", "--port", "0")
+        try:
+            texts = [self.tokens_asked(alone.port, n) for n in lengths] + [self.tokens_asked(alone.port, n, seed=2) for n in LONG_GROWING]
+        finally:
+            alone.end()
+        serve = ("--kv-cache-memory", "64MiB", "--swap-space", "64MiB", "--kv-port", "0")
+        fleet = self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n', serve=serve, contexts={0: context, 1: context})
+        self.check_bytes(fleet, [(n, None, 0) for n in lengths] + [(n, 2, before) for n, before in zip(LONG_GROWING, (0, *LONG_GROWING))], texts)
+
+    def test_a_stranger_finds_nothing_of_what_was_split(self):
+        """Neither in its usage nor by its time, at either worker."""
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        keys = pathlib.Path(scratch.name) / "keys"
+        keys.write_text("key-a a\nkey-b b\n")
+        fleet = self.fleet(("prefill", "decode"), 'split = "always"\n', gateway=(f'keys_file = "{keys}"\n',))
+        numbers = list(range(200 if FULL else 24))
+
+        def cached(number, key):
+            status, text = ask(fleet.gateway.port, "POST", CHAT, body(number, max_completion_tokens=8), Authorization=f"Bearer {key}")
+            self.assertEqual(status, 200, text)
+            return json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"]
+        for number in numbers:
+            cached(number, "key-a")
+        common = [0] * len(WAYS)  # what all prompts of a way begin with is b's own by now
+        for number in range(2 * len(WAYS)):
+            common[number % len(WAYS)] = cached(9_000 + number, "key-b")
+        check_alike(lambda number: self.assertLessEqual(cached(number, "key-b"), common[number % len(WAYS)]), numbers,
+                    [number + 4_000 for number in numbers])  # asked in the same ways
+        self.assertGreater(fleet.splits("handed_over") + fleet.splits("ended"), len(numbers))
+        self.assertGreater(fleet.splits("handed_over"), 0)
+        self.assertGreater(cached(numbers[-1], "key-a"), common[numbers[-1] % len(WAYS)])
 
     def test_whoever_is_killed_costs_no_answer(self):
         """KV-20, FT-30."""
@@ -371,6 +417,8 @@ class Split(unittest.TestCase):
 # Prompts whose ends lie at blocks' edges and beside them, shorter and longer than the window.
 EDGES = (66, 95, 96, 97, 159, 160, 161, 255, 256, 257, 385)
 GROWING = (193, 321, 353)
+LONG = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 1023, 1024, 1025, 2049, 4096, 4097, 8127, 8128, 8129, 8152) if FULL else (1, 17, 65, 1024, 1025, 4097)
+LONG_GROWING = (1025, 4097, 8152) if FULL else (1025, 8152)
 
 
 if __name__ == "__main__":

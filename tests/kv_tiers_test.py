@@ -21,6 +21,7 @@ import urllib.error
 import urllib.request
 
 from ports import free_port
+from same_times import check_alike
 
 PELTON, MODEL = sys.argv[1:3]
 FULL = bool(os.environ.get("PELTON_FULL"))
@@ -30,6 +31,7 @@ WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"te
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
 PROMPTS = 40
 COMMON = 64  # tokens that all prompts begin with
+COMMON_OF_SCHEMA = 160  # and those with the schema
 # The device holds a few prompts of this length, the host some more, the disk all of them.
 DEVICE = ("--max-model-len", "768", "--kv-cache-memory", "1MiB", "--max-num-seqs", "2")
 HOST = ("--swap-space", "2MiB")
@@ -370,6 +372,45 @@ class Tiers(unittest.TestCase):
         with Server(*flags) as server:
             self.assertEqual(server.ask(11, "key-a")[1], 0)
             self.assertGreater(server.disk_tokens("key-b"), 0)
+
+    def tenants(self):
+        keys = self.folder / "keys"
+        keys.write_text("key-a a\nkey-b b\n")
+        return ("--api-key-file", str(keys))
+
+    def check_strange(self, server, numbers, prepare=lambda number: None):
+        """Tenant b on what a has asked: nothing is found, in usage or in time."""
+        def ask(number):  # what all prompts of a way begin with may be b's own
+            common = COMMON_OF_SCHEMA if "response_format" in WAYS[number % len(WAYS)] else COMMON
+            self.assertLessEqual(server.ask(number, "key-b")[1], common, "found what another tenant had computed")
+        for number in range(len(WAYS)):
+            ask(9_000 + numbers[0] // len(WAYS) * len(WAYS) + number)
+        check_alike(ask, numbers, [number + 4_000 for number in numbers], prepare)  # asked in the same ways
+
+    def test_a_stranger_does_not_see_by_time_what_lies_on_the_host(self):
+        with Server(*HOST, *self.tenants(), key="key-a") as server:
+            def evict(number):
+                for one in (number, number + 20_000, number + 30_000, number + 40_000):  # the device holds fewer
+                    server.ask(one, "key-a")
+            found = 0
+            for number in range(1_000, 1_008):
+                evict(number)
+                found += server.ask(number, "key-a")[2].get("host", 0)
+            self.assertGreater(found, 0)
+            self.check_strange(server, list(range(200 if FULL else 24)), evict)
+
+    def test_a_stranger_does_not_see_by_time_what_lies_on_the_disk_and_after_a_restart(self):
+        numbers = list(range(200 if FULL else 48))
+        flags = (*self.disk_flags("--kv-disk-key-file", str(self.key), size="256MiB"), *self.tenants())
+        with Server(*flags, key="key-a") as server:
+            for number in numbers:
+                server.ask(number, "key-a")
+            server.wait_until_written()
+            self.check_strange(server, numbers[:len(numbers) // 2])
+            self.assertGreater(server.disk_tokens("key-a"), 0)
+        with Server(*flags, key="key-a") as server:
+            self.check_strange(server, numbers[len(numbers) // 2:])
+            self.assertGreater(server.disk_tokens("key-a"), 0)
 
     def test_a_tenant_is_erased_while_another_is_served(self):
         """Of a disk too, and for the next start."""

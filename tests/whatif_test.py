@@ -4,6 +4,7 @@
 usage: whatif_test.py BINARY
 """
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -14,11 +15,12 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
+FULL = bool(os.environ.get("PELTON_FULL"))
 FLEET = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--input-len", "50", "--output-len", "60", "--start-seconds", "10"]
 
 
 def pelton(*words, code=0, out=False):
-    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=200, check=False, text=True)
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=900 if FULL else 200, check=False, text=True)
     assert done.returncode == code, (words, done.returncode, done.stderr, done.stdout[-500:])
     return done.stdout if code == 0 or out else done.stderr
 
@@ -106,6 +108,44 @@ class ScaledFleet(unittest.TestCase):
         self.assertIn("scaling steps:", pelton("simulate", "--scenario", "start-times", "--num-prompts", 100, "--start-seconds", 5))
         said = pelton("simulate", "--scenario", "gb200-nvl72", "--replicas", 1, "--num-prompts", 512)
         self.assertRegex(said, r"output_throughput: published 1.5e\+06, played [\d.e+]+; published over played \d+ %")
+
+    def test_ten_replicas_that_are_asked_alike_find_twice_as_much(self):
+        load = self.folder / "alike.json"
+        load.write_text(json.dumps({"dataset": "prefix_repetition", "prefix_count": 60, "prefix_tokens": 1500, "suffix_tokens": 100,
+                                    "output_tokens": 40, "count": 600, "rate": 6, "seed": 3}))
+        found = {}
+        for router in ("round-robin", "cost"):
+            said = pelton("simulate", "gpt-oss-20b", "--gpu", "l4", "--replicas", 10, "--max-num-seqs", 8, "--router", router, "--workload", load)
+            found[router] = float(re.search(r"prompts found in the cache ([\d.]+) %", said)[1])
+        self.assertGreaterEqual(found["cost"], 2 * found["round-robin"], found)
+
+    @unittest.skipUnless(FULL, "PELTON_FULL: minutes")
+    def test_the_rack_and_the_trace_are_played_whole(self):
+        """72 GPUs, and a load of the size of Mooncake's: everybody is answered, and the implied efficiency is the one that is printed."""
+        rack = json.loads(pelton("simulate", "--scenario", "gb200-nvl72", "--json", "-"))
+        self.assertEqual((rack["completed"], rack["failed"]), (36864, 0))
+        published = float(re.search(r"(\d+) % of the roofline with a copy", (ROOT / "docs/plan_and_simulate.md").read_text())[1]) / 100
+        self.assertGreaterEqual(1.5e6 / rack["output_throughput"], 0.9 * published)
+        self.assertLess(1.5e6 / rack["output_throughput"], 1)
+        trace = json.loads(pelton("simulate", "--scenario", "mooncake-conversation", "--json", "-"))
+        self.assertEqual((trace["completed"], trace["failed"]), (12031, 0))
+        self.assertAlmostEqual(trace["total_input_tokens"] / 145e6, 1, delta=0.01)
+        self.assertAlmostEqual(trace["total_output_tokens"] / 4.1e6, 1, delta=0.02)
+
+    @unittest.skipUnless(FULL, "PELTON_FULL: minutes")
+    def test_halving_of_2000_points_finds_the_best(self):
+        words = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 6, "--num-prompts", 1200, "--input-len", 300, "--output-len", 100,
+                 "--random-range-ratio", 0.5, "--objectives", "ttft:3000,tpot:80", "--fidelity", "fluid", "--vary",
+                 "max-num-seqs=" + ",".join(map(str, (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128))), "--vary",
+                 "max-num-batched-tokens=128,192,256,384,512,768,1024,1536,2048,4096", "--vary", "prompt-tokens-beside-decodes=0,32,64,128,256",
+                 "--vary", "replicas=2,3"]
+        every = json.loads(pelton(*words, "--json", "-"))
+        self.assertEqual(len(every), 2000)
+        said = pelton(*words, "--search", "halving")
+        self.assertLessEqual(float(re.search(r"([\d.]+) % of the work of all", said)[1]), 10)
+        some = json.loads(pelton(*words, "--search", "halving", "--json", "-"))
+        best = [max(one["per_replica"] for one in points if one["keeps"]) for points in (every, some)]
+        self.assertGreaterEqual(best[1], 0.97 * best[0])
 
     def test_tune_writes_what_serve_reads(self):
         out = self.folder / "serve.toml"

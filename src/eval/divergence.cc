@@ -54,7 +54,15 @@ class Scorer {
     int64_t predicted = 1;  // the first token is never predicted
     for (int64_t begin = 0; predicted < count; begin += options_.stride) {
       const int64_t end = std::min(begin + options_.window, count);
+      if (end - 1 <= std::ssize(options_.known)) {
+        for (; predicted < end; ++predicted) {
+          add(options_.known[static_cast<size_t>(predicted - 1)]);
+        }
+        continue;
+      }
+      scores_.clear();
       TRY(score_window(begin, end, predicted));
+      if (options_.keep) TRY(options_.keep(scores_));
       predicted = end;
     }
     return result();
@@ -96,19 +104,29 @@ class Scorer {
   Result<void> score_row(int64_t position, const float* logits, const float* others) {
     const auto token = static_cast<int64_t>(tokens_[static_cast<size_t>(position)]);
     const Distribution base = distribution_of(logits, vocab_);
-    ++count_;
-    base_nats_ -= base.log_probability(token);
-    bool finite = std::isfinite(base_nats_);
+    PositionScore score{.nats = -base.log_probability(token)};
     if (others != nullptr) {
       const Distribution other = distribution_of(others, vocab_);
-      other_nats_ -= other.log_probability(token);
-      kl_.push_back(kl_of(base, other, vocab_));
-      agreed_ += base.best == other.best ? 1 : 0;
-      finite = finite && std::isfinite(other_nats_) && std::isfinite(kl_.back());
+      score.other_nats = -other.log_probability(token);
+      score.divergence = kl_of(base, other, vocab_);
+      score.agrees = base.best == other.best;
     }
+    scores_.push_back(score);
+    add(score);
+    const bool finite = std::isfinite(score.nats) && std::isfinite(score.other_nats) &&
+                        std::isfinite(score.divergence);
     if (finite) return {};
     return Error{
         ErrorCode::kBadCheckpoint, fmt::format("NaN or infinity at position {}", position - 1), {}};
+  }
+
+  void add(const PositionScore& score) {
+    ++count_;
+    base_nats_ += score.nats;
+    if (other_ == nullptr) return;
+    other_nats_ += score.other_nats;
+    kl_.push_back(score.divergence);
+    agreed_ += score.agrees ? 1 : 0;
   }
 
   TextComparison result() {
@@ -137,7 +155,8 @@ class Scorer {
   double base_nats_ = 0;
   double other_nats_ = 0;
   int64_t agreed_ = 0;
-  std::vector<double> kl_;  // of each position
+  std::vector<double> kl_;             // of each position
+  std::vector<PositionScore> scores_;  // of the window at hand
 };
 
 Error wrong(std::string message) {

@@ -41,12 +41,26 @@ struct TextComparison {
   Divergence divergence;  // likewise
 };
 
+// A token that was predicted.
+struct PositionScore {
+  double nats = 0;  // negative log-probability
+  // Valid where there is another form:
+  double other_nats = 0;
+  double divergence = 0;  // KL(base || other)
+  bool agrees = false;    // both have the same likeliest token
+};
+
 struct TextScoringOptions {
   int window = 512;  // tokens seen at once; the model's context at most
   // The next window begins so far on; only tokens that no window before it has predicted count.
   // stride == window: windows that do not overlap; the first token of each is then not predicted.
   int stride = 512;
   std::function<bool(int64_t done, int64_t total)> go_on;  // tokens; false stops. May be empty
+  // Of the second token and those behind it, as the same models gave them before: windows that they
+  // cover are not computed again.
+  std::span<const PositionScore> known = {};
+  // Gets each further window's; an error ends the scoring. May be empty.
+  std::function<Result<void>(std::span<const PositionScore>)> keep = {};
 };
 
 // `other`: null for the base alone; of the same vocabulary. Both take at least `chunk` tokens and

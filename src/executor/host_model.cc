@@ -1,10 +1,18 @@
 #include "executor/host_model.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace pelton::executor {
 namespace {
+
+// Where time is no matter: in builds without optimization.
+#ifndef __OPTIMIZE__
+constexpr bool kPoisons = true;
+#else
+constexpr bool kPoisons = false;
+#endif
 
 models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
   models::KvStorage::Options options{.dtype = kv.dtype, .block_tokens = kv.block_tokens};
@@ -99,8 +107,28 @@ int64_t HostModel::release_kv_memory() {
   return bytes;
 }
 
+// A block that a sequence begins to write is full of NaN (of int8: of NaN scales) instead of what
+// whoever had it before has left there, so that reading what nobody has written shows.
+void HostModel::poison_new_blocks(const models::ForwardInput& input) {
+  models::KvStorage& device = tiers_[kv::kDevice];
+  const families::KvGroups& groups = device.groups();
+  const int block_tokens = device.options().block_tokens;
+  for (int group = 0; group < groups.specs.size(); ++group) {
+    const auto layers = std::ranges::count(groups.of_layer, group);
+    const std::string poison(static_cast<size_t>(layers * groups.layer_block_bytes[group]), '\xFF');
+    for (const models::ForwardInput::Sequence& one : input.sequences) {
+      const int end = one.start + one.count;
+      for (int i = (one.start + block_tokens - 1) / block_tokens; i * block_tokens < end; ++i) {
+        const kv::BlockId block = one.tables[group][i];
+        if (block != kv::kNoBlock) device.scatter(group, block, poison);
+      }
+    }
+  }
+}
+
 void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*,
                       models::HiddenTap* tap) {
+  if constexpr (kPoisons) poison_new_blocks(input);
   logits_ = model_->forward(input, tiers_[kv::kDevice], tap);
 }
 

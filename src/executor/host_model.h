@@ -65,6 +65,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
     tiers_[kv::kHost].scatter(group, block, bytes);
   }
   void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
+  void poison_new_blocks(const models::ForwardInput& input);
 
   const cost_model::Footprint footprint_;
   base::ThreadPool& pool_;

@@ -61,11 +61,26 @@ GroupedNames grouped_names(std::span<const kv::BlockHash> names, int block_token
   return grouped;
 }
 
+std::string length_class(int64_t input_tokens, int64_t output_tokens) {
+  constexpr std::pair<int64_t, const char*> kInputs[] = {
+      {1'024, "1k"}, {4'096, "4k"}, {16'384, "16k"}, {65'536, "64k"}, {131'072, "128k"}};
+  constexpr std::pair<int64_t, const char*> kOutputs[] = {
+      {64, "64"}, {256, "256"}, {1'024, "1k"}, {4'096, "4k"}};
+  const auto within = [](const auto& bounds, int64_t tokens) {
+    for (const auto& [bound, name] : bounds) {
+      if (tokens <= bound) return name;
+    }
+    return "more";
+  };
+  return fmt::format("{}:{}", within(kInputs, input_tokens), within(kOutputs, output_tokens));
+}
+
 std::string request_line(const RequestFacts& facts, std::string_view salt) {
   std::string line;
   base::JsonWriter w(line);
   w.begin_object().key("timestamp").integer(facts.arrived_unix_ms);
   w.key("pool").string(facts.pool);
+  w.key("class").string(length_class(facts.input_tokens, facts.output_tokens));
   w.key("input_length").integer(facts.input_tokens);
   w.key("output_length").integer(facts.output_tokens);
   if (facts.cached_tokens > 0) w.key("cached_tokens").integer(facts.cached_tokens);

@@ -5,7 +5,7 @@
 // is drawn at each start and never written: who has the file cannot check whether a prompt that he
 // guesses is in it.
 //
-//   {"timestamp":1790000000123,"pool":"box","input_length":300,"output_length":41,
+//   {"timestamp":1790000000123,"pool":"box","class":"1k:64","input_length":300,"output_length":41,
 //    "cached_tokens":256,"block_tokens":64,"hash_ids":[2206,97,5,81],"status":200,"outcome":"ok",
 //    "first_token_ms":31.5,"duration_ms":410.2}
 //
@@ -52,6 +52,11 @@ struct GroupedNames {
   int block_tokens = 0;
 };
 GroupedNames grouped_names(std::span<const kv::BlockHash> names, int block_tokens);
+
+// Its lengths, coarsely: the bounds in tokens, in powers of four, that its prompt and its answer
+// are within: "4k:256" is a prompt of 1 025 to 4 096 tokens with an answer of 65 to 256. Beyond
+// 128k and 4k: "more".
+std::string length_class(int64_t input_tokens, int64_t output_tokens);
 
 // With its line feed.
 std::string request_line(const RequestFacts& facts, std::string_view salt);

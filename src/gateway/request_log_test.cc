@@ -75,6 +75,16 @@ TEST(RequestLog, ALineIsNumbers) {
   EXPECT_EQ(json->find("hash_ids")->as_array().size(), 2U);
   EXPECT_EQ(json->number("first_token_ms"), 31.5);
   EXPECT_EQ(json->string("outcome"), "ok");
+  EXPECT_EQ(json->string("class"), "1k:64");
+}
+
+TEST(RequestLog, AClassIsOfLengths) {
+  EXPECT_EQ(length_class(0, 0), "1k:64");
+  EXPECT_EQ(length_class(1'024, 64), "1k:64");
+  EXPECT_EQ(length_class(1'025, 65), "4k:256");
+  EXPECT_EQ(length_class(16'385, 257), "64k:1k");
+  EXPECT_EQ(length_class(65'537, 1'025), "128k:4k");
+  EXPECT_EQ(length_class(131'073, 4'097), "more:more");
 }
 
 TEST(RequestLog, NamesAreSalted) {

@@ -21,6 +21,7 @@ constexpr std::pair<Fault::Kind, std::string_view> kKinds[] = {
     {Fault::Kind::kCut, "cut"},
     {Fault::Kind::kLossy, "lossy"},
     {Fault::Kind::kLate, "late"},
+    {Fault::Kind::kGatewayDown, "gateway_down"},
     {Fault::Kind::kSlowStart, "slow_start"},
     {Fault::Kind::kStartError, "start_error"},
     {Fault::Kind::kStockOut, "stock_out"},
@@ -87,6 +88,9 @@ Result<std::vector<Fault>> spread(const Json& json, const FaultPlaces& places, c
     return bad(field, "stands beside another place: give one of replica, node and zone");
   }
   if (fault.is_of_scaling()) return bad(field, "has no effect: the fault is the whole fleet's");
+  if (fault.kind == Fault::Kind::kGatewayDown) {
+    return bad(field, "has no effect: the fault is a gateway's");
+  }
   const int count =
       node ? (places.replicas + places.node_replicas - 1) / places.node_replicas : places.zones;
   const int64_t place = node ? *node : *zone;
@@ -111,10 +115,11 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
   const auto known = std::find_if(std::begin(kKinds), std::end(kKinds),
                                   [&](const auto& one) { return one.second == kind; });
   if (known == std::end(kKinds)) {
-    return bad("kind",
-               "must be crash, slow or step_error, of the network cut, lossy or late, and of a "
-               "fleet that is scaled slow_start, start_error, stock_out, facts_cut or "
-               "autoscaler_down");
+    return bad(
+        "kind",
+        "must be crash, slow, step_error or gateway_down, of the network cut, lossy or late, "
+        "and of a fleet that is scaled slow_start, start_error, stock_out, facts_cut or "
+        "autoscaler_down");
   }
   fault.kind = known->first;
   const int64_t replica = json.integer("replica").value_or(0);

@@ -19,6 +19,9 @@ struct Fault {
     kCut,    // nothing passes between the replica and `gateway`
     kLossy,  // at least `share` of what is sent there is lost, each time that it is sent
     kLate,   // what is sent there comes `delay_s` later
+    // `gateway` is gone until until_s, with every request that it has: their clients' connections
+    // break, and who comes meanwhile asks another one.
+    kGatewayDown,
     // Of a fleet that is scaled, whatever replica it is:
     kSlowStart,       // starts that are ordered until until_s take `factor` times as long
     kStartError,      // the next `count` starts fail when they should be ready
@@ -30,7 +33,7 @@ struct Fault {
   bool is_of_scaling() const { return kind >= Kind::kSlowStart; }
   bool is_of_network() const { return kind >= Kind::kCut && kind <= Kind::kLate; }
   int replica = 0;
-  int gateway = -1;  // of the network's; -1: every one
+  int gateway = -1;  // of the network's and kGatewayDown; -1: every one
   double at_s = 0;
   double until_s = 0;
   double factor = 1;
@@ -44,7 +47,8 @@ struct Fault {
 //  {"kind": "start_error", "at_s": 5}, {"kind": "stock_out", "at_s": 5, "until_s": 65},
 //  {"kind": "facts_cut", "at_s": 5, "until_s": 65}, {"kind": "autoscaler_down", ...},
 //  {"kind": "cut", "replica": 3, "gateway": 0, "at_s": 10, "until_s": 20},
-//  {"kind": "lossy", ..., "share": 0.1}, {"kind": "late", ..., "delay_s": 0.3}].
+//  {"kind": "lossy", ..., "share": 0.1}, {"kind": "late", ..., "delay_s": 0.3},
+//  {"kind": "gateway_down", "gateway": 0, "at_s": 10, "until_s": 20}].
 // Instead of "replica" also "node" or "zone": one for each replica that stands there. Errors:
 // kInvalidArgument.
 struct FaultPlaces {

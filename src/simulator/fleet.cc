@@ -108,6 +108,7 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
         std::cmp_less(i, prefill) ? cluster::WorkerRole::kPrefill : cluster::WorkerRole::kDecode;
   }
   heard_.resize(dispatchers_.size());
+  gateways_down_.assign(dispatchers_.size(), 0);
   for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
   step_costs_ = step_costs(times, options.replica.capacity);
   if (!options.autoscaling) return;
@@ -119,8 +120,11 @@ Fleet::Fleet(const SimulationOptions& options, const workload::Workload& workloa
                                ? assumed_s
                                : service_s_assumed(workload::offered_load(workload), step_costs_),
       .model = model_of(step_costs_, options.replica.capacity),
-      .facts_are_cut = std::ranges::any_of(
-          options.faults, [](const Fault& one) { return one.kind == Fault::Kind::kFactsCut; }),
+      .facts_are_cut = std::ranges::any_of(options.faults,
+                                           [](const Fault& one) {
+                                             return one.kind == Fault::Kind::kFactsCut ||
+                                                    one.kind == Fault::Kind::kGatewayDown;
+                                           }),
       .seed = options.seed});
   for (size_t i = 0; i < states_.size(); ++i) follow_phase(i);
 }
@@ -224,6 +228,12 @@ void Fleet::handle(const Event& event) {
     case Event::Kind::kScales:
       --idle_events_;
       return tick(event.at_ns);
+    case Event::Kind::kFactsSent:
+      --idle_events_;
+      return send_facts(event.at_ns);
+    case Event::Kind::kDemandHeard:
+      --idle_events_;
+      return scale(event.at_ns);
     case Event::Kind::kReplicaReady:
       --idle_events_;
       return become_ready(event.at_ns, index);
@@ -400,13 +410,16 @@ void Fleet::note_zone(size_t gateway, size_t replica) {
 }
 
 void Fleet::arrive(int64_t now_ns, int64_t request) {
+  Request& came = requests_[static_cast<size_t>(request)];
+  if (came.done) return;  // its client has left before it was here
+  if (!gateway_up(0)) {
+    came.is_returned = false;
+    return fail(now_ns, request, "no gateway is up");
+  }
   if (!control_) {
-    if (requests_[static_cast<size_t>(request)].done) return;
     for (size_t i = 0; report_ns_ == 0 && i < states_.size(); ++i) observe(i);
     return dispatch(now_ns, request, states_);
   }
-  Request& came = requests_[static_cast<size_t>(request)];
-  if (came.done) return;  // its client has left before it was here
   if (!std::exchange(came.is_returned, false)) {
     control_->note_request(now_ns);
     came.is_counted = true;
@@ -418,10 +431,16 @@ void Fleet::dispatch(int64_t now_ns, int64_t request, std::span<const ReplicaSta
   Request& sent = requests_[static_cast<size_t>(request)];
   // Its client's connection stays where it is.
   const bool stays = network_ && (sent.retries > 0 || sent.waits_since_ns >= 0);
-  const auto gateway =
-      stays ? sent.gateway
-            : static_cast<size_t>(base::random_bits(options_.seed ^ kGatewayStream, routed_) %
-                                  dispatchers_.size());
+  const auto drawn_gateway = static_cast<size_t>(
+      base::random_bits(options_.seed ^ kGatewayStream, routed_) % dispatchers_.size());
+  const size_t asked_gateway = stays ? sent.gateway : drawn_gateway;
+  // Clients find another one by themselves.
+  const std::optional<size_t> up = gateway_up(asked_gateway);
+  if (!up || (stays && *up != asked_gateway)) {
+    sent.waits_since_ns = -1;
+    return fail(now_ns, request, "its gateway died");
+  }
+  const size_t gateway = *up;
   sent.gateway = gateway;
   if (report_ns_ > 0 || (network_ && !control_)) states = seen_states(now_ns, gateway);
   Dispatcher::Asked asked = asked_of(now_ns, sent);

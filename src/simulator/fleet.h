@@ -43,6 +43,8 @@ struct Event {
     kArrives,
     kWakes,
     kScales,
+    kFactsSent,    // that the autoscaler hears with its next decision
+    kDemandHeard,  // of a fleet of which nobody serves
     kReplicaReady,
     kPatienceEnds,
     kHoldEnds,
@@ -276,10 +278,15 @@ class Fleet {
   void begin_fault(int64_t now_ns, const Fault& fault);
   void end_fault(const Fault& fault);
   void crash(int64_t now_ns, size_t replica);
+  void lose_gateways(int64_t now_ns, const Fault& fault);
+  void lose_gateway(int64_t now_ns, size_t gateway);
+  std::optional<size_t> gateway_up(size_t from) const;
   void redispatch(int64_t now_ns, int64_t request);
   // Of a fleet that is scaled.
   void tick(int64_t now_ns);
   void scale(int64_t now_ns);
+  void send_facts(int64_t now_ns);
+  void wake_autoscaler(int64_t now_ns);
   void become_ready(int64_t now_ns, size_t replica);
   void follow_phase(size_t replica) {
     states_[replica].is_up = control_->takes_requests(static_cast<int>(replica));
@@ -306,6 +313,7 @@ class Fleet {
     std::vector<std::pair<size_t, std::vector<kv::Event>>> unreported;
   };
   std::vector<Heard> heard_;
+  std::vector<int> gateways_down_;  // faults under way, of each
   std::vector<Leg> legs_;
   std::string why_not_;  // a replica did not take the last leg that it was asked
   std::optional<SharedLinks> links_;

@@ -50,7 +50,23 @@ void Fleet::scale(int64_t now_ns) {
 
 void Fleet::tick(int64_t now_ns) {
   scale(now_ns);
-  add_idle({.at_ns = now_ns + control_->tick_ns(), .kind = Event::Kind::kScales});
+  const int64_t next_ns = now_ns + control_->tick_ns();
+  if (control_->facts_ahead_ns() > 0) {
+    add_idle({.at_ns = next_ns - control_->facts_ahead_ns(), .kind = Event::Kind::kFactsSent});
+  }
+  add_idle({.at_ns = next_ns, .kind = Event::Kind::kScales});
+}
+
+void Fleet::send_facts(int64_t now_ns) {
+  for (size_t i = 0; i < states_.size(); ++i) observe(i);
+  control_->send_facts(now_ns, states_);
+}
+
+// A gateway says at once that it holds requests for which nobody is there.
+void Fleet::wake_autoscaler(int64_t now_ns) {
+  if (control_->facts_ahead_ns() == 0) return scale(now_ns);
+  send_facts(now_ns);
+  add_idle({.at_ns = now_ns + control_->facts_delay_ns(), .kind = Event::Kind::kDemandHeard});
 }
 
 void Fleet::become_ready(int64_t now_ns, size_t replica) {
@@ -89,6 +105,9 @@ void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
     case Fault::Kind::kStepError:
       replicas_[replica]->fail_steps(fault.count);
       return;
+    case Fault::Kind::kGatewayDown:
+      if (control_) control_->begin_fault(fault);
+      return lose_gateways(now_ns, fault);
     default:
       return;
   }
@@ -97,6 +116,13 @@ void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
 void Fleet::end_fault(const Fault& fault) {
   const auto replica = static_cast<size_t>(fault.replica);
   if (fault.is_of_scaling()) return control_->end_fault(fault);
+  if (fault.kind == Fault::Kind::kGatewayDown) {
+    if (control_) control_->end_fault(fault);
+    for (size_t i = 0; i < gateways_down_.size(); ++i) {
+      if (fault.gateway < 0 || std::cmp_equal(fault.gateway, i)) --gateways_down_[i];
+    }
+    return;
+  }
   // Where replicas are scaled, a new one is started instead.
   if (fault.kind == Fault::Kind::kCrash && !control_) states_[replica].is_up = true;
   if (fault.kind == Fault::Kind::kSlow) {
@@ -127,6 +153,43 @@ void Fleet::crash(int64_t now_ns, size_t replica) {
   lose_legs(now_ns, replica);
 }
 
+void Fleet::lose_gateways(int64_t now_ns, const Fault& fault) {
+  const auto is_meant = [&](size_t gateway) {
+    return fault.gateway < 0 || std::cmp_equal(fault.gateway, gateway);
+  };
+  // All of them first: who tries again finds none of these.
+  std::vector<size_t> lost;
+  for (size_t i = 0; i < gateways_down_.size(); ++i) {
+    if (is_meant(i) && gateways_down_[i]++ == 0) lost.push_back(i);
+  }
+  for (const size_t gateway : lost) lose_gateway(now_ns, gateway);
+}
+
+// Every connection of its own breaks: replicas compute no longer for it, clients have an error.
+// Who is on the way to it, or between two attempts, notices when it comes.
+void Fleet::lose_gateway(int64_t now_ns, size_t gateway) {
+  const size_t known = requests_.size();
+  for (size_t i = 0; i < known; ++i) {
+    Request& request = requests_[i];
+    const bool waits = request.is_held || request.waits_since_ns >= 0;
+    if (request.done || request.gateway != gateway || !(waits || request.replica >= 0)) continue;
+    const auto number = static_cast<int64_t>(i);
+    request.waits_since_ns = -1;
+    std::erase(waiting_, number);
+    if (request.replica >= 0) cancel(now_ns, request.leg);
+    refuse(now_ns, number, "its gateway died");
+  }
+}
+
+// The first one from there on that is not gone.
+std::optional<size_t> Fleet::gateway_up(size_t from) const {
+  for (size_t i = 0; i < gateways_down_.size(); ++i) {
+    const size_t gateway = (from + i) % gateways_down_.size();
+    if (gateways_down_[gateway] == 0) return gateway;
+  }
+  return std::nullopt;
+}
+
 void Fleet::redispatch(int64_t now_ns, int64_t request) {
   Request& sent = requests_[static_cast<size_t>(request)];
   sent.replica = -1;
@@ -144,7 +207,7 @@ void Fleet::hold(int64_t now_ns, int64_t request) {
   held_.push_back(request);
   send_held(now_ns);
   // The first one that an empty pool holds sets it in motion.
-  if (!held_.empty() && control_->empty()) scale(now_ns);
+  if (!held_.empty() && control_->empty()) wake_autoscaler(now_ns);
   if (!requests_[static_cast<size_t>(request)].is_held) return;
   if (control_->held() > options_.autoscaling->held_max) {
     return refuse(now_ns, request, "the gateway holds too many");

@@ -57,7 +57,7 @@ Autoscaling a_scaling(Dice& dice) {
 
 Fault a_fault(Dice& dice, int replicas, bool is_scaled) {
   const double at_s = dice.number(0, 20);
-  const Fault::Kind last = is_scaled ? Fault::Kind::kAutoscalerDown : Fault::Kind::kLate;
+  const Fault::Kind last = is_scaled ? Fault::Kind::kAutoscalerDown : Fault::Kind::kGatewayDown;
   return {.kind = static_cast<Fault::Kind>(dice.roll(0, static_cast<int>(last))),
           .replica = dice.roll(0, replicas - 1),
           .at_s = at_s,

@@ -312,6 +312,7 @@ std::optional<Error> fluid_refusal(const SimulationOptions& options) {
   for (const Fault& fault : options.faults) {
     if (fault.kind == Fault::Kind::kStepError) return no("faults", "a fault 'step_error'");
     if (fault.kind == Fault::Kind::kFactsCut) return no("faults", "a fault 'facts_cut'");
+    if (fault.kind == Fault::Kind::kGatewayDown) return no("faults", "a fault 'gateway_down'");
     if (fault.kind == Fault::Kind::kAutoscalerDown) {
       return no("faults", "a fault 'autoscaler_down'");
     }

@@ -1,8 +1,10 @@
 // Messages that are lost, late and cut off between gateways and replicas, and facts that the
-// autoscaler does not hear; what gateways and autoscaler make of it.
+// autoscaler does not hear; what gateways and autoscaler make of it; gateways that die.
 #include "simulator/network.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -235,6 +237,45 @@ TEST(SimulatedNetwork, LateFactsScaleLater) {
   EXPECT_GE(first_start(), soon_s + 4);
 }
 
+// A load begins at 5 s, decisions fall on each fourth: what is late by less than a decision is
+// heard with the next one, as it was so long before.
+TEST(SimulatedNetwork, FactsAreAsOldAsTheirDelay) {
+  SimulationOptions options = a_scaled_fleet();
+  options.autoscaling->tick_s = 4;
+  workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":200,"count":120,"rate":12,"seed":1})");
+  for (double& at_s : load.at_s) at_s += 5;
+  const auto first_start = [&](double delay_s) {
+    options.autoscaling->facts_delay_s = delay_s;
+    const SimulationResult result = run(options, load);
+    for (const ScalingStep& step : result.scaling->history.steps()) {
+      if (step.started > 0) return step.at_s;
+    }
+    return 1e9;
+  };
+  EXPECT_NEAR(first_start(0), 8, 1e-6);
+  EXPECT_NEAR(first_start(1), 8, 1e-6);
+  EXPECT_NEAR(first_start(3.5), 12, 1e-6) << "at 4.5 s nobody had come";
+  EXPECT_NEAR(first_start(5), 12, 1e-6);
+}
+
+// Nobody serves and somebody comes: that is said at once, and heard so much later.
+TEST(SimulatedNetwork, DemandOfAnEmptyFleetIsHeardAfterItsDelay) {
+  SimulationOptions options = a_scaled_fleet();
+  options.duration_s.reset();
+  options.autoscaling->policy.replicas_min = 0;
+  options.autoscaling->replicas = 0;
+  options.autoscaling->tick_s = 10;
+  workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":5,"count":1,"rate":"inf"})");
+  load.at_s[0] = 11;
+  const auto first_ns = [&](double delay_s) {
+    options.autoscaling->facts_delay_s = delay_s;
+    return run(options, load).records[0].first_byte_ns;
+  };
+  EXPECT_NEAR(static_cast<double>(first_ns(0.3) - first_ns(0)), 0.3e9, 1e6);
+}
+
 TEST(SimulatedNetwork, AReplicaThatIsCutOffIsNotGivenRequestsInAScaledFleet) {
   SimulationOptions options = a_scaled_fleet();
   options.duration_s.reset();
@@ -247,6 +288,66 @@ TEST(SimulatedNetwork, AReplicaThatIsCutOffIsNotGivenRequestsInAScaledFleet) {
     EXPECT_TRUE(record.ok) << record.error;
     EXPECT_EQ(record.output_tokens, 50);
   }
+}
+
+std::map<std::string, int> ends_of(const SimulationResult& result) {
+  std::map<std::string, int> ends;
+  for (const report::RequestRecord& record : result.records) ++ends[record.error];
+  return ends;
+}
+
+// Two gateways have half of the requests each; a request takes four seconds.
+TEST(SimulatedGateways, AGatewayThatDiesTakesItsRequestsAlong) {
+  for (const double round_trip_s : {0.0, 0.01}) {
+    SimulationOptions options = two_replicas();
+    options.network.round_trip_s = round_trip_s;
+    options.gateways = 2;
+    options.faults = {{.kind = Fault::Kind::kGatewayDown, .gateway = 1, .at_s = 4, .until_s = 6}};
+    const workload::Workload load = requests(kSteady);
+    std::map<std::string, int> ends = ends_of(run(options, load));
+    EXPECT_GT(ends["its gateway died"], 3);
+    EXPECT_EQ(ends["its gateway died"] + ends[""], 40) << "the others, and who came meanwhile";
+    // Clients that ask again have all that they asked for: at the other one.
+    options.clients = {.retries_max = 2, .back_off_s = 0.2};
+    const SimulationResult again = run(options, load);
+    EXPECT_GT(again.client_retries, 3);
+    for (const report::RequestRecord& record : again.records) {
+      EXPECT_TRUE(record.ok) << record.error;
+      EXPECT_EQ(record.output_tokens, 200);
+    }
+  }
+}
+
+// What a replica was asked for its sake it stops: a single gateway, and nobody who tries again.
+TEST(SimulatedGateways, ReplicasComputeNoLongerForAGatewayThatDied) {
+  SimulationOptions options = two_replicas();
+  const workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":200,"count":10,"rate":"inf","seed":1})");
+  options.faults = {{.kind = Fault::Kind::kGatewayDown, .at_s = 1, .until_s = 30}};
+  const SimulationResult result = run(options, load);
+  EXPECT_EQ(ends_of(result)["its gateway died"], 10);
+  int64_t tokens = 0;
+  for (const ReplicaCounts& replica : result.replicas) tokens += replica.tokens;
+  EXPECT_LT(tokens, 10 * 200 / 2) << "of a second of four";
+  // Who comes while none is there is refused at once, and served when it is back.
+  options.faults[0] = {.kind = Fault::Kind::kGatewayDown, .at_s = 0, .until_s = 5};
+  EXPECT_EQ(ends_of(run(options, load))["no gateway is up"], 10);
+  options.clients = {.retries_max = 5, .back_off_s = 1};
+  EXPECT_EQ(ends_of(run(options, load))[""], 10);
+}
+
+// In a fleet that is scaled requests are held at the gateway; its demand is not left over.
+TEST(SimulatedGateways, WhatAScaledFleetHoldsIsGoneWithItsGateway) {
+  SimulationOptions options = a_scaled_fleet();
+  options.duration_s.reset();
+  options.autoscaling->policy.replicas_max = 1;
+  options.faults = {{.kind = Fault::Kind::kGatewayDown, .at_s = 3, .until_s = 8}};
+  const workload::Workload load =
+      requests(R"({"input_tokens":20,"output_tokens":100,"count":60,"rate":6,"seed":1})");
+  std::map<std::string, int> ends = ends_of(run(options, load));
+  EXPECT_GT(ends["its gateway died"], 8) << "the replica's eight slots, and who waited";
+  EXPECT_GT(ends["no gateway is up"], 10);
+  EXPECT_GT(ends[""], 5);
 }
 
 TEST(SimulatedNetwork, WhatCannotBeIsRefused) {
@@ -264,6 +365,8 @@ TEST(SimulatedNetwork, WhatCannotBeIsRefused) {
   options.report_s = 0.1;
   options.faults = {{.kind = Fault::Kind::kCut, .gateway = 3, .at_s = 1, .until_s = 2}};
   EXPECT_NE(refusal(options).find("no gateway 3"), std::string::npos);
+  options.faults = {{.kind = Fault::Kind::kGatewayDown, .gateway = 3, .at_s = 1, .until_s = 2}};
+  EXPECT_NE(refusal(options).find("no gateway 3"), std::string::npos);
   options.faults = {{.kind = Fault::Kind::kFactsCut, .at_s = 1, .until_s = 2}};
   EXPECT_NE(refusal(options).find("only where a fleet is scaled"), std::string::npos);
   const auto parsed = [](const std::string& text) {
@@ -279,7 +382,8 @@ TEST(SimulatedNetwork, WhatCannotBeIsRefused) {
   for (const char* const text :
        {R"([{"kind":"lossy","at_s":1}])", R"([{"kind":"late","at_s":1}])",
         R"([{"kind":"lossy","at_s":1,"share":1}])", R"([{"kind":"cut","at_s":1,"gateway":64}])",
-        R"([{"kind":"late","at_s":1,"delay_s":61}])"}) {
+        R"([{"kind":"late","at_s":1,"delay_s":61}])",
+        R"([{"kind":"gateway_down","at_s":1,"node":0}])"}) {
     EXPECT_FALSE(parsed(text).ok()) << text;
   }
 }

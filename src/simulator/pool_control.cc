@@ -213,14 +213,26 @@ autoscaler::ReplicaFacts PoolControl::facts_of(size_t place, int64_t now_ns,
           .stands_by = one.phase == Phase::kOrdered && one.stands_by};
 }
 
-// What is sent now comes after the delay, unless it is lost or cut off; what has come by now is
-// what is known.
-void PoolControl::hear(int64_t now_ns, std::span<const ReplicaState> replicas) {
+void PoolControl::renew_report(int64_t now_ns) {
+  pass(now_ns);
+  ++report_.sequence;
+  report_.held = held_;
+  report_.in_service = in_service_;
+  report_.at_ns = now_ns;
+}
+
+// It comes after the delay, unless it is lost or cut off.
+void PoolControl::send_facts(int64_t now_ns, std::span<const ReplicaState> replicas) {
+  renew_report(now_ns);
   const uint64_t stream = options_.seed ^ kFactsStream;
   const bool is_lost =
       cuts_ > 0 || base::random_unit(stream, facts_drawn_++) < options_.asked.facts_lost;
   if (!is_lost) sent_.push_back({report_, {replicas.begin(), replicas.end()}});
-  const auto delay_ns = static_cast<int64_t>(options_.asked.facts_delay_s * 1e9);
+}
+
+// What has come by now is what is known.
+void PoolControl::hear(int64_t now_ns) {
+  const int64_t delay_ns = facts_delay_ns();
   bool any = false;
   while (cuts_ == 0 && !sent_.empty() && sent_.front().report.at_ns + delay_ns <= now_ns) {
     heard_ = std::move(sent_.front());
@@ -235,12 +247,12 @@ void PoolControl::hear(int64_t now_ns, std::span<const ReplicaState> replicas) {
 autoscaler::PoolFacts PoolControl::facts(const Side& side, int64_t now_ns,
                                          std::span<const ReplicaState> replicas) {
   pass(now_ns);
-  ++report_.sequence;
-  report_.held = held_;
-  report_.in_service = in_service_;
-  report_.at_ns = now_ns;
   const bool loses = loses_facts();
-  if (loses && &side == &sides_.front()) hear(now_ns, replicas);
+  if (!loses) renew_report(now_ns);
+  if (loses && &side == &sides_.front()) {
+    if (facts_ahead_ns() == 0) send_facts(now_ns, replicas);
+    hear(now_ns);
+  }
   std::vector<autoscaler::GatewayReport> gateways;
   if (!loses) gateways = {report_};
   if (loses && heard_) gateways = {heard_->report};
@@ -347,7 +359,8 @@ void PoolControl::note_failed_start(Side& side, int64_t now_ns) {
 
 void PoolControl::begin_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) ++stock_outs_;
-  if (fault.kind == Fault::Kind::kFactsCut) ++cuts_;
+  // Whose gateway is gone, to it nobody says anything.
+  if (fault.kind == Fault::Kind::kFactsCut || fault.kind == Fault::Kind::kGatewayDown) ++cuts_;
   if (fault.kind == Fault::Kind::kAutoscalerDown) ++downs_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = fault.factor;
   if (fault.kind == Fault::Kind::kStartError) starts_to_fail_ += fault.count;
@@ -355,7 +368,7 @@ void PoolControl::begin_fault(const Fault& fault) {
 
 void PoolControl::end_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStockOut) --stock_outs_;
-  if (fault.kind == Fault::Kind::kFactsCut) --cuts_;
+  if (fault.kind == Fault::Kind::kFactsCut || fault.kind == Fault::Kind::kGatewayDown) --cuts_;
   if (fault.kind == Fault::Kind::kAutoscalerDown) --downs_;
   if (fault.kind == Fault::Kind::kSlowStart) start_factor_ = 1;
 }

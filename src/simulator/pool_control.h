@@ -111,7 +111,14 @@ class PoolControl {
   std::vector<Start> decide(int64_t now_ns, std::span<const ReplicaState> replicas);
   // A start that was not cancelled meanwhile, and did not fail.
   bool become_ready(int replica, int64_t now_ns);
-  // What befalls launcher and starts.
+  // Facts that are on their way for a part of the time from one decision to the next are sent so
+  // long before each of them, by whoever calls this then; 0: they are sent with the decisions.
+  int64_t facts_ahead_ns() const { return facts_delay_ns() % tick_ns(); }
+  int64_t facts_delay_ns() const {
+    return static_cast<int64_t>(options_.asked.facts_delay_s * 1e9);
+  }
+  void send_facts(int64_t now_ns, std::span<const ReplicaState> replicas);
+  // What befalls launcher and starts, and a gateway that is gone.
   void begin_fault(const Fault& fault);
   void end_fault(const Fault& fault);
   // A draining replica has nothing left to do: it goes, or stands by where some are wanting.
@@ -189,7 +196,8 @@ class PoolControl {
     return options_.asked.facts_delay_s > 0 || options_.asked.facts_lost > 0 ||
            options_.facts_are_cut;
   }
-  void hear(int64_t now_ns, std::span<const ReplicaState> replicas);
+  void renew_report(int64_t now_ns);
+  void hear(int64_t now_ns);
   autoscaler::PoolFacts facts(const Side& side, int64_t now_ns,
                               std::span<const ReplicaState> replicas);
   void decide(Side& side, int64_t now_ns, std::span<const ReplicaState> replicas,

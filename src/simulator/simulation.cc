@@ -64,7 +64,8 @@ Result<void> check_network(const SimulationOptions& options) {
   };
   TRY(options.network.check());
   for (const Fault& fault : options.faults) {
-    if (fault.is_of_network() && fault.gateway >= options.gateways) {
+    const bool is_of_gateway = fault.is_of_network() || fault.kind == Fault::Kind::kGatewayDown;
+    if (is_of_gateway && fault.gateway >= options.gateways) {
       return bad("faults", fmt::format("there is no gateway {}", fault.gateway));
     }
   }
