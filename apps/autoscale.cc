@@ -474,6 +474,20 @@ Result<void> run(const cli::Arguments& arguments) {
   return decide_until_stopped(config, arguments);
 }
 
+// Those that other listeners have, too.
+void add_shared_flags(cli::Verb& verb) {
+  Flag console = operators_console_flag();
+  console.only_with = {{"--config"}};
+  console.not_with = {{"--check"}};
+  verb.flags.push_back(std::move(console));
+  for (Flag& flag : life_flags()) {
+    if (flag.name != "--log-level") continue;
+    flag.only_with = {{"--config"}};
+    flag.not_with = {{"--explain"}, {"--check"}};
+    verb.flags.push_back(std::move(flag));
+  }
+}
+
 }  // namespace
 
 cli::Verb autoscale_verb() {
@@ -538,16 +552,7 @@ cli::Verb autoscale_verb() {
                    "pelton autoscale --explain box", "pelton autoscale --replay facts.jsonl"},
       .run = run,
   };
-  Flag console = operators_console_flag();
-  console.only_with = {{"--config"}};
-  console.not_with = {{"--check"}};
-  verb.flags.push_back(std::move(console));
-  for (Flag& flag : life_flags()) {
-    if (flag.name != "--log-level") continue;
-    flag.only_with = {{"--config"}};
-    flag.not_with = {{"--explain"}, {"--check"}};
-    verb.flags.push_back(std::move(flag));
-  }
+  add_shared_flags(verb);
   return verb;
 }
 

@@ -386,6 +386,27 @@ cli::Verb command_verb(std::string word, std::string summary) {
       }};
 }
 
+cli::Verb config_get_verb() {
+  return {.name = "fleet config get",
+          .summary = "Prints a gateway's configuration file, and its ETag on stderr.",
+          .flags = {admin_flag()},
+          .examples = {"pelton fleet config get > gateway.toml"},
+          .run = config_get};
+}
+
+cli::Verb config_put_verb() {
+  return {.name = "fleet config put",
+          .summary = "Replaces a gateway's configuration file; it is in force at once.",
+          .about = "A file that is wrong changes nothing.",
+          .positionals = {{.name = "FILE", .help = "the new one; - for stdin"}},
+          .flags = {admin_flag(),
+                    {.name = "--if-match",
+                     .value = "ETAG",
+                     .help = "only if it is still the one that `config get` showed"}},
+          .examples = {"pelton fleet config put gateway.toml"},
+          .run = config_put};
+}
+
 }  // namespace
 
 std::vector<cli::Verb> fleet_verbs() {
@@ -428,21 +449,8 @@ std::vector<cli::Verb> fleet_verbs() {
        .examples = {"pelton fleet explain body.json",
                     "pelton fleet explain --path /v1/completions - < body.json"},
        .run = explain});
-  verbs.push_back({.name = "fleet config get",
-                   .summary = "Prints a gateway's configuration file, and its ETag on stderr.",
-                   .flags = {admin_flag()},
-                   .examples = {"pelton fleet config get > gateway.toml"},
-                   .run = config_get});
-  verbs.push_back({.name = "fleet config put",
-                   .summary = "Replaces a gateway's configuration file; it is in force at once.",
-                   .about = "A file that is wrong changes nothing.",
-                   .positionals = {{.name = "FILE", .help = "the new one; - for stdin"}},
-                   .flags = {admin_flag(),
-                             {.name = "--if-match",
-                              .value = "ETAG",
-                              .help = "only if it is still the one that `config get` showed"}},
-                   .examples = {"pelton fleet config put gateway.toml"},
-                   .run = config_put});
+  verbs.push_back(config_get_verb());
+  verbs.push_back(config_put_verb());
   for (cli::Verb& verb : fleet_apply_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(rollouts_verb());
   verbs.push_back(rollout_verb());

@@ -177,7 +177,8 @@ std::string history_path(const cli::Arguments& arguments) {
 }
 
 Result<void> history(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const net::HttpResponse answer, config_call(arguments, {.path = history_path(arguments)}));
+  TRY_ASSIGN(const net::HttpResponse answer,
+             config_call(arguments, {.path = history_path(arguments)}));
   if (arguments.has("N")) {
     fmt::print(stderr, "{}\n", answer.headers.get("ETag"));
     return write_output(answer.body);

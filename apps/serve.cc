@@ -215,7 +215,6 @@ Result<void> serve(const cli::Arguments& arguments) {
   server_options.response_store = responses.get();
   server_options.tools = tools.get();
   server_options.reports = reporting.options();
-  const std::string& host = arguments.text("--host");
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options = http_options_of(arguments, hosts, connections, tls);
   TRY_ASSIGN(const std::unique_ptr<access::AuditLog> audit, open_audit(arguments, clock, log));
@@ -243,11 +242,10 @@ Result<void> serve(const cli::Arguments& arguments) {
   }
   const Result<std::vector<std::string>> loaded = load_all(named, workers);
   if (!loaded.ok()) return not_loaded(loaded.error(), workers, interrupt, log);
-  warn_of_exposure(host, keys, log);
+  warn_of_exposure(arguments.text("--host"), keys, log);
   print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log, gate, audit.get()});
   print_addresses(workers, log);
-
   life.wait_for_the_end();
   drain(workers, tools.get(), life.drain_ms(), clock);
   if (audit != nullptr) audit->note({.what = "stop"});

@@ -234,7 +234,7 @@ class Apply(unittest.TestCase):
                 self.assertEqual(patched.stderr, checked.stderr.replace(str(file), str(self.config)))
         self.assertEqual(self.config.read_text(), whole)
 
-    def test_of_two_who_patch_at_once_one_is_told(self):
+    def test_of_two_who_patch_at_once_one_is_refused(self):
         etag = self.ask("GET", "/v1/config")[2]
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             statuses = sorted(pool.map(lambda i: self.patch({"gateway": {"retries": i}}, **{"If-Match": etag})[0], range(3, 7)))

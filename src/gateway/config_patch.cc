@@ -73,7 +73,7 @@ class ObjectLines {
     for (size_t i = 0; i < entries_.size(); ++i) end_entry(i);
   }
 
-  // False: it is not told apart by its lines.
+  // False: it is not distinguished by its lines.
   bool edit(const Json& was, const Json& now) { return edit_table(was, now, {}); }
 
   std::string text() {

@@ -1,7 +1,7 @@
 // Merge patches of JSON (RFC 7396) on a configuration: of single keys, whatever else the file says.
 // The text keeps its comments, its order and every line of a key that stays; an object in which a
-// key cannot be told apart by its lines is written anew, but for the comment above it. Whether what
-// comes of it is a configuration is not looked at here. Pure.
+// key cannot be distinguished by its lines is written anew, but for the comment above it. Whether
+// what comes of it is a configuration is not looked at here. Pure.
 //
 //   {"gateway": {"retries": 2}, "pool": {"box": {"scale": {"max": 4}}, "old": null}}
 #pragma once
