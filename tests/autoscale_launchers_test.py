@@ -90,10 +90,10 @@ window = 6
 idle_to_zero = 1
 scale_down_delay = 1
 {scale}
-[pool.launch]
+""" + ("" if launch is None else f"""[pool.launch]
 start_seconds = 1
 {launch}
-""")
+"""))
         self.gateway = Process("gateway", "--config", self.config)
         self.addCleanup(self.gateway.end)
 
@@ -188,9 +188,7 @@ start_seconds = 1
         self.wait(lambda: self.state() == "cold" and not api.pods)
 
     def test_a_pool_that_nobody_launches_is_advised_on(self):
-        self.configure(scale='max = 3\nmode = "advise"\nconcurrency_target = 1', pool='kind = "vllm"')
-        text = self.config.read_text()
-        self.config.write_text(text[:text.index("[pool.launch]")])
+        self.configure(scale='max = 3\nmode = "advise"\nconcurrency_target = 1', pool='kind = "vllm"', launch=None)
         scaler = self.scaler()
         held = threading.Thread(target=lambda: ask(self.gateway.port, "POST", "/v1/chat/completions", {
             "model": "pelton-box", "messages": [{"role": "user", "content": "hi"}]}, **{"x-request-timeout-ms": "3000"}))
