@@ -69,8 +69,8 @@ bool compares(const cli::Arguments& arguments) {
          arguments.has("--against-kv-cache-dtype") || arguments.has("--against-kernels");
 }
 
-// The model in the other form that the flags ask for; empty: they ask for none. `kv` and `choice`: of
-// the first form, and of the other one unless its flag says otherwise.
+// The model in the other form that the flags ask for; empty: they ask for none. `kv` and `choice`:
+// of the first form, and of the other one unless its flag says otherwise.
 Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
                                          const checkpoint::Checkpoint& base,
                                          std::optional<tensor::DType> kv,
@@ -116,8 +116,8 @@ Result<std::optional<eval::ScoreJournal>> open_journal(const cli::Arguments& arg
   std::string of = fmt::format("{} {} {} {} {} ", base.files, base.kernels->name(),
                                static_cast<int>(base.kv), options.window, options.stride);
   if (other) {
-    of += fmt::format("{} {} {} ", other->files, other->kernels->name(),
-                      static_cast<int>(other->kv));
+    of +=
+        fmt::format("{} {} {} ", other->files, other->kernels->name(), static_cast<int>(other->kv));
   }
   TRY_ASSIGN(eval::ScoreJournal journal,
              eval::ScoreJournal::open(arguments.text("--out") + kJournal,
@@ -338,7 +338,8 @@ cli::Verb perplexity_verb() {
           "--against,\n"
           "--against-weights, --against-kv-cache-dtype or --against-kernels it goes through a\n"
           "second form of the same model too: the divergence of its next-token distributions, and\n"
-          "how often both have the same likeliest token, say what a quantization costs long before\n"
+          "how often both have the same likeliest token, say what a quantization costs long "
+          "before\n"
           "answers do.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {text_flag("--text", "FILE", "a text; - for standard input"),
