@@ -1,5 +1,5 @@
-// pelton perplexity: how well a model predicts a text, and how far the same model in other weights
-// or another KV cache is from it.
+// pelton perplexity: how well a model predicts a text, and how far the same model in other weights,
+// with another KV cache or by other kernels is from it.
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -66,11 +66,11 @@ Result<Loaded> load(checkpoint::Checkpoint checkpoint, kernels::KernelChoice cho
 
 bool compares(const cli::Arguments& arguments) {
   return arguments.has("--against") || arguments.has("--against-weights") ||
-         arguments.has("--against-kv-cache-dtype");
+         arguments.has("--against-kv-cache-dtype") || arguments.has("--against-kernels");
 }
 
-// The model in the other form that the flags ask for; empty: they ask for none. `kv`: of the first
-// form, and of the other one unless its flag says otherwise.
+// The model in the other form that the flags ask for; empty: they ask for none. `kv` and `choice`:
+// of the first form, and of the other one unless its flag says otherwise.
 Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
                                          const checkpoint::Checkpoint& base,
                                          std::optional<tensor::DType> kv,
@@ -79,6 +79,9 @@ Result<std::optional<Loaded>> load_other(const cli::Arguments& arguments,
   if (!compares(arguments)) return std::optional<Loaded>();
   if (arguments.has("--against-kv-cache-dtype")) {
     TRY_ASSIGN(kv, tensor::parse_kv_type(arguments.text("--against-kv-cache-dtype")));
+  }
+  if (arguments.has("--against-kernels")) {
+    TRY_ASSIGN(choice, kernels::parse_kernel_choice(arguments.text("--against-kernels")));
   }
   std::string folder = base.folder();
   if (arguments.has("--against")) {
@@ -112,7 +115,10 @@ Result<std::optional<eval::ScoreJournal>> open_journal(const cli::Arguments& arg
                               tokens.size() * sizeof(TokenId));
   std::string of = fmt::format("{} {} {} {} {} ", base.files, base.kernels->name(),
                                static_cast<int>(base.kv), options.window, options.stride);
-  if (other) of += fmt::format("{} {} ", other->files, static_cast<int>(other->kv));
+  if (other) {
+    of +=
+        fmt::format("{} {} {} ", other->files, other->kernels->name(), static_cast<int>(other->kv));
+  }
   TRY_ASSIGN(eval::ScoreJournal journal,
              eval::ScoreJournal::open(arguments.text("--out") + kJournal,
                                       base::sha256(of + base::sha256(text))));
@@ -173,7 +179,7 @@ std::string page(const cli::Arguments& arguments, const std::string& lines) {
   std::string html = report::page_begin("Perplexity of " + arguments.text("MODEL"));
   for (const char* const flag :
        {"--text", "--tokens", "--window", "--stride", "--kernels", "--kv-cache-dtype", "--against",
-        "--against-weights", "--against-kv-cache-dtype"}) {
+        "--against-weights", "--against-kv-cache-dtype", "--against-kernels"}) {
     if (!arguments.has(flag)) continue;
     html += fmt::format("<p class=\"sub\">{} <code>{}</code></p>\n", flag + 2,
                         report::html_escape(arguments.text(flag)));
@@ -222,7 +228,8 @@ Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
 Result<void> keep(const cli::Arguments& arguments, const checkpoint::Checkpoint& source,
                   const eval::TextComparison& found) {
   constexpr int64_t kTokensLeast = 256;  // of fewer nothing is concluded
-  if (arguments.has("--against") || found.base.tokens < kTokensLeast) return {};
+  if (arguments.has("--against") || arguments.has("--against-kernels")) return {};
+  if (found.base.tokens < kTokensLeast) return {};
   if (arguments.text("--kv-cache-dtype") != kKvAsServed) return {};
   const bool is_kv = arguments.has("--against-kv-cache-dtype");
   if (is_kv == arguments.has("--against-weights")) return {};
@@ -329,10 +336,11 @@ cli::Verb perplexity_verb() {
       .about =
           "The text goes through the model as it is (teacher-forced), in windows. With "
           "--against,\n"
-          "--against-weights or --against-kv-cache-dtype it goes through a second form of the "
-          "same\n"
-          "model too: the divergence of its next-token distributions, and how often both have the\n"
-          "same likeliest token, say what a quantization costs long before answers do.",
+          "--against-weights, --against-kv-cache-dtype or --against-kernels it goes through a\n"
+          "second form of the same model too: the divergence of its next-token distributions, and\n"
+          "how often both have the same likeliest token, say what a quantization costs long "
+          "before\n"
+          "answers do.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"}},
       .flags = {text_flag("--text", "FILE", "a text; - for standard input"),
                 text_flag("--tokens", "IDS.json", "its token ids instead"),
@@ -344,6 +352,8 @@ cli::Verb perplexity_verb() {
                 text_flag("--against-weights", "W", "it in these weights: auto, int8, shipped"),
                 text_flag("--against-kv-cache-dtype", "T",
                           "it with keys and values in this: auto, f16, bf16, int8, fp8"),
+                text_flag("--against-kernels", "K",
+                          "it by these kernels: auto, reference, avx512, avx2"),
                 std::move(fail_if), text_flag("--html", "FILE", "also write a page"),
                 text_flag("--out", "FILE",
                           "also write --json's object there; what is computed is kept in "

@@ -47,6 +47,8 @@ def rounded_head(model, out, bits):
     """A copy whose lm_head is rounded to so many bits, a scale for each row; of bf16 weights."""
     os.makedirs(out, exist_ok=True)
     for name in os.listdir(model):
+        if os.path.isdir(os.path.join(model, name)):
+            continue
         if not name.endswith(".safetensors"):
             shutil.copy(os.path.join(model, name), out)
             continue
@@ -171,6 +173,17 @@ class Perplexity(unittest.TestCase):
         same = self.of("--kv-cache-dtype", "int8", "--against", TINY)
         self.assertEqual((same["kl_max"], same["rise"]), (0, 0))
         self.assertGreater(self.of("--kv-cache-dtype", "int8", "--against-kv-cache-dtype", "f16")["kl_max"], 0)
+
+    def test_kernels_against_others(self):
+        fast = self.of("--kernels", "reference", "--against-kernels", "auto")
+        self.assertEqual(fast["perplexity"], self.of("--kernels", "reference")["perplexity"])
+        self.assertEqual(fast["other_perplexity"], self.of()["perplexity"])
+        self.assertGreater(fast["kl_max"], 0)
+        self.assertLess(fast["kl_mean"], 6e-4)
+        same = self.of("--kernels", "reference", "--against-kernels", "reference")
+        self.assertEqual((same["kl_max"], same["agreement"]), (0, 1))
+        self.assertIn("is not one of auto, reference",
+                      pelton("perplexity", TINY, "--tokens", self.tokens, "--against-kernels", "quick", code=2))
 
     def test_a_gate_and_a_page(self):
         page = os.path.join(self.folder.name, "page.html")

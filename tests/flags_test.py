@@ -27,7 +27,7 @@ VALUES = {
     "--transport": "tcp", "--ranks": "2", "--bytes": "4096",
     "--voice": "tara", "--rounds": "2", "--buffer": "0.1", "--input-file": "text.txt",
     "--tasks": "arithmetic", "--num-tasks": "1", "--limit": "1", "--serve-flag": "--offline", "--window": "64", "--stride": "2",
-    "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--query": "q", "--label-tokens": "1,2",
+    "--against-weights": "shipped", "--against-kv-cache-dtype": "int8", "--against-kernels": "reference", "--query": "q", "--label-tokens": "1,2",
     "--prompt-name": "query", "--dimensions": "4", "--language": "en", "--task": "translate", "--mel-out": "m.npy",
     "--encoder-out": "e.npy", "--language-out": "n.npy", "--logits-out": "l2.npy", "--codes": "ids.json",
     "--speech-decoder": ROOT / "testdata" / "golden" / "audio" / "snac", "--speech-voices": "tara", "--speech-threads": "1",

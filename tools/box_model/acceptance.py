@@ -2,7 +2,7 @@
 """Offline acceptance of the drafters: how many tokens a step yields with 3 drafted ones, greedily, by task.
 
 usage: acceptance.py --model FOLDER --answers FILE [--draft FOLDER] [--heads FOLDER] [--count N]
---answers is what `evaluate --json` wrote for that model: what it really said. A step yields the model's
+--answers is what `collect_answers --json` wrote for that model: what it really said. A step yields the model's
 own next token and those drafted ones behind it that the model would have said too: 1 to 4.
 """
 import argparse

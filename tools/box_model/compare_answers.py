@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Where two sets of greedy answers part, how sure was the model? usage: compare_answers.py MODEL A.json B.json
 
-A and B are written by `evaluate --json`, with different kernels. Prints the gap between the two best logits
+A and B are written by `collect_answers --json`, with different kernels. Prints the gap between the two best logits
 at each first different token, and the closest choice of an expert up to there (the difference of the router's logits
 of the last one taken and the first one left): where that is next to nothing, rounding alone sends a token to another
 expert, and what follows may differ by any amount. Exit code 1 if a gap is 0.2 or more without such a choice.
@@ -47,8 +47,6 @@ def main():
         unexplained += gaps[-1] >= 0.2 and closest[-1] >= ROUTER_TIE
     print("%d of %d answers differ; gaps where they part, closest choice of an expert before: %s" % (
         len(gaps), len(first), ", ".join("%.3f %.1e" % pair for pair in sorted(zip(gaps, closest))) or "none"))
-    for name, answers in ((first_file, first), (second_file, second)):
-        print("%s: right %.2f %%" % (name, 100 * sum(a["right"] for a in answers) / len(answers)))
     sys.exit(1 if unexplained else 0)
 
 

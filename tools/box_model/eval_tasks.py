@@ -6,7 +6,7 @@ usage: eval_tasks.py [--count N] [--seed N] [--query] FOLDER      prints what --
     pelton eval models/pelton-box --serve-flag=--current-date --serve-flag=2026-11-21 --max-tokens 400 \\
         --tasks $(tools/box_model/eval_tasks.py --count 200 /tmp/held-out)
 
-`evaluate` says besides whether answers are proper Harmony.
+`evaluate` is that in one command. A wording that training has not seen is in a set of its own (add_new beside add).
 """
 import argparse
 import collections
@@ -20,7 +20,7 @@ from evaluate_settings import DATE, SEED
 
 
 def expectation(score):
-    """What score.py judges, in pelton eval's words."""
+    """How an answer is judged: the `score` of tasks.py in pelton eval's words."""
     if "call" in score:
         return {"calls": [{"name": score["call"][0], "arguments": score["call"][1]}]}
     if "final" in score:
@@ -32,6 +32,22 @@ def expectation(score):
     return {"text": "Today is %s." % DATE}
 
 
+def write_files(folder, source, seed, count):
+    """The files of `count` conversations, a set each."""
+    lines = collections.defaultdict(list)
+    for i in range(count):
+        conversation = source.conversation_at(seed, "test", i)
+        lines[conversation["task"] + (" new" if conversation["new_wording"] else "")].append(json.dumps(
+            {"id": str(i), **harmony.to_request(conversation), "expect": expectation(conversation["score"])}, ensure_ascii=False))
+    os.makedirs(folder, exist_ok=True)
+    files = []
+    for task, all_lines in sorted(lines.items()):
+        files.append(os.path.join(folder, task.replace(" ", "_") + ".jsonl"))
+        with open(files[-1], "w", encoding="utf-8") as file:
+            file.write("\n".join(all_lines) + "\n")
+    return files
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=1500)
@@ -40,18 +56,7 @@ def main():
     parser.add_argument("folder")
     arguments = parser.parse_args()
     source = query_tasks if arguments.query else corpus
-    lines = collections.defaultdict(list)
-    for i in range(arguments.count):
-        conversation = source.conversation_at(arguments.seed, "test", i)
-        lines[conversation["task"]].append(json.dumps({"id": str(i), **harmony.to_request(conversation),
-                                                       "expect": expectation(conversation["score"])}, ensure_ascii=False))
-    os.makedirs(arguments.folder, exist_ok=True)
-    files = []
-    for task, all_lines in sorted(lines.items()):
-        files.append(os.path.join(arguments.folder, task.replace(" ", "_") + ".jsonl"))
-        with open(files[-1], "w", encoding="utf-8") as file:
-            file.write("\n".join(all_lines) + "\n")
-    print(",".join(files))
+    print(",".join(write_files(arguments.folder, source, arguments.seed, arguments.count)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     {task, effort, date, instructions, tools, messages, score, new_wording}
 
 A message is {role, content | call, reasoning?, train?}; those with train are what the model learns to
-say. `score` says how an answer is judged (score.py); new_wording, that a test uses wordings marked "!". split is "train" or "test": wordings that begin
+say. `score` says how an answer is judged (eval_tasks.py); new_wording, that a test uses wordings marked "!". split is "train" or "test": wordings that begin
 with "!" exist only in test, and so do some operands and some expansions of questions (`is_test`).
 """
 import zlib
