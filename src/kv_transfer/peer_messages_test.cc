@@ -75,7 +75,8 @@ TEST(PeerMessages, Kv03Kv05Kv07WhatIsOutOfBoundsIsNone) {
 }
 
 TEST(PeerMessages, ABlockHasItsSumAndLessThan64BytesOfFraming) {
-  std::string message = begin_data(3, 1, {.low = 4, .high = 5}, 1000);
+  std::string message(PeerData::kHeaderBytes + 1000, '\0');
+  begin_data(message, 3, 1, {.low = 4, .high = 5});
   EXPECT_LT(message.size() - 1000 + PeerChannel::kRecordBytes, 64u);
   message.replace(PeerData::kHeaderBytes, 1000, std::string(1000, 'b'));
   finish_data(message);
@@ -101,7 +102,8 @@ TEST(PeerMessages, NothingThatWasChangedIsABlock) {
   const uint64_t seed = base::random_bits(static_cast<uint64_t>(::getpid()), 2);
   SCOPED_TRACE(seed);
   const auto block_of = [](uint64_t number) {
-    std::string message = begin_data(3, 1, {.low = number, .high = ~number}, 600);
+    std::string message(PeerData::kHeaderBytes + 600, '\0');
+    begin_data(message, 3, 1, {.low = number, .high = ~number});
     for (size_t i = PeerData::kHeaderBytes; i < message.size(); ++i) {
       message[i] = static_cast<char>(base::random_bits(number, i));
     }
