@@ -15,6 +15,14 @@ namespace pelton::executor {
 
 class HostModel final : public StepModel, private kv_transfer::BlockMemory {
  public:
+  // Whether a block is filled with NaN before a sequence begins to write it. Where time is no
+  // matter: in builds without optimization, and where a test asks for it.
+#ifndef __OPTIMIZE__
+  static constexpr bool kPoisonsBlocks = true;
+#else
+  static constexpr bool kPoisonsBlocks = false;
+#endif
+
   struct Options {
     kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
     int batch_tokens_max = 512;
@@ -22,6 +30,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
     int adapter_rank_max = 0;  // 0: steps bring no adapters
     bool expert_adapters = false;
     layers::RankPart* part = nullptr;  // of several ranks: this one's; outlives the model
+    bool poisons_blocks = kPoisonsBlocks;
   };
 
   // `checkpoint` and `pool` outlive the model. What it allocates is what `footprint` says
@@ -31,12 +40,20 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
                                                  const cost_model::Footprint& footprint,
                                                  base::ThreadPool& pool);
 
-  std::string_view kernels_name() const override { return kernels_->name(); }
-  const cost_model::Footprint& footprint() const override { return footprint_; }
+  std::string_view kernels_name() const override {
+    return kernels_->name();
+  }
+  const cost_model::Footprint& footprint() const override {
+    return footprint_;
+  }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   int64_t release_kv_memory() override;
-  bool releases_kv_memory() const override { return true; }
-  kv_transfer::BlockMemory* host_blocks() override { return tiers_.size() > 1 ? this : nullptr; }
+  bool releases_kv_memory() const override {
+    return true;
+  }
+  kv_transfer::BlockMemory* host_blocks() override {
+    return tiers_.size() > 1 ? this : nullptr;
+  }
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
              models::HiddenTap* tap) override;
   Result<float*> finish() override;
@@ -74,6 +91,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
   // By tier: the device's, and the host's for what is swapped out, with swap_bytes only.
   std::vector<models::KvStorage> tiers_;
   float* logits_ = nullptr;  // of the step at hand
+  bool poisons_ = false;
 };
 
 }  // namespace pelton::executor
