@@ -13,16 +13,16 @@
 
 namespace pelton::executor {
 
-class HostModel final : public StepModel, private kv_transfer::BlockMemory {
- public:
-  // Whether a block is filled with NaN before a sequence begins to write it. Where time is no
-  // matter: in builds without optimization, and where a test asks for it.
+// Whether a block is filled with NaN before a sequence begins to write it. Where time is no matter:
+// in builds without optimization, and where a test asks for it.
 #ifndef __OPTIMIZE__
-  static constexpr bool kPoisonsBlocks = true;
+inline constexpr bool kPoisonsBlocks = true;
 #else
-  static constexpr bool kPoisonsBlocks = false;
+inline constexpr bool kPoisonsBlocks = false;
 #endif
 
+class HostModel final : public StepModel, private kv_transfer::BlockMemory {
+ public:
   struct Options {
     kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
     int batch_tokens_max = 512;
@@ -40,20 +40,12 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
                                                  const cost_model::Footprint& footprint,
                                                  base::ThreadPool& pool);
 
-  std::string_view kernels_name() const override {
-    return kernels_->name();
-  }
-  const cost_model::Footprint& footprint() const override {
-    return footprint_;
-  }
+  std::string_view kernels_name() const override { return kernels_->name(); }
+  const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   int64_t release_kv_memory() override;
-  bool releases_kv_memory() const override {
-    return true;
-  }
-  kv_transfer::BlockMemory* host_blocks() override {
-    return tiers_.size() > 1 ? this : nullptr;
-  }
+  bool releases_kv_memory() const override { return true; }
+  kv_transfer::BlockMemory* host_blocks() override { return tiers_.size() > 1 ? this : nullptr; }
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,
              models::HiddenTap* tap) override;
   Result<float*> finish() override;
