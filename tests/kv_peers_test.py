@@ -54,8 +54,11 @@ class PeerFleet(Fleet):
     def start(self, i):
         self.admins = getattr(self, "admins", {})
         self.admins[i] = free_port()
-        self.workers[i] = Process("serve", BOX, *COMMON, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name",
+        self.workers[i] = Process("serve", BOX, *COMMON, *self.flags_of(i), "--port", "0", "--fleet-port", self.ports[i], "--fleet-name",
                                   f"w{i}", "--fleet-key-file", self.key, "--admin-port", self.admins[i])
+
+    def flags_of(self, _):
+        return self.flags
 
     def figure(self, i, name, **labels):
         """Of a worker's own metrics."""
@@ -79,6 +82,13 @@ class PeerFleet(Fleet):
             quiet = quiet + 1 if now == last and now > 0 else 0
             last = now
             time.sleep(0.05)
+
+
+class MixedFleet(PeerFleet):
+    """The first worker is two ranks, which exchange no blocks (docs/parallel.md); the others are one process each and do."""
+
+    def flags_of(self, i):
+        return PEER if i > 0 else ("--kv-cache-memory", "16MiB", "--tensor-parallel-size", "2")
 
 
 class Peers(unittest.TestCase):
@@ -138,6 +148,29 @@ class Peers(unittest.TestCase):
             self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind=kind), 0, list(fleet.workers[1].log)[-10:])
         self.assertEqual(fleet.figure(0, "pelton_kv_peer_refused_total"), 0)
         for i in range(2):
+            self.check_clean(fleet, i)
+
+    def test_ranks_of_the_same_fleet_are_neither_source_nor_receiver(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        fleet = MixedFleet(scratch.name, 3, pool=f'tokenizer = "{BOX}"\n')
+        self.addCleanup(fleet.close)
+        asked = range(len(WAYS))
+
+        def begun():
+            return [fleet.figure(i, "pelton_kv_peer_fetches_total", kind="begun") for i in (1, 2)]
+        for worker, fetches in ((0, False), (1, False), (2, True)):
+            fleet.only(worker)
+            before, fetched = begun(), 0
+            for number in asked:
+                said, _, peer = self.answer(fleet.gateway.port, number)
+                self.assertEqual(said, self.alone[number], (worker, number))
+                fetched += peer
+            self.assertEqual(fetched > 0, fetches, worker)
+            if not fetches:
+                self.assertEqual(begun(), before, worker)
+            fleet.wait_until_announced(worker)
+        for i in range(3):
             self.check_clean(fleet, i)
 
     def test_a_source_that_is_stopped_or_killed_costs_no_answer(self):

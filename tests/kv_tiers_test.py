@@ -30,6 +30,8 @@ SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {
 WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"temperature": 0, "logprobs": True, "top_logprobs": 2},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
 PROMPTS = 40
+# Of hits on the host, on the disk and after a restart. 500 take these three tests 170 s (two processors, load 6 to 12, 2026-11-30).
+MANY = 500 if FULL else PROMPTS
 COMMON = 64  # tokens that all prompts begin with
 COMMON_OF_SCHEMA = 160  # and those with the schema
 # The device holds a few prompts of this length, the host some more, the disk all of them.
@@ -39,6 +41,7 @@ HOST = ("--swap-space", "2MiB")
 # computes faster than many a disk reads.
 READ_ALWAYS = ("--max-num-batched-tokens", "31")
 DISK_SIZE = "64MiB"
+DISK_OF_MANY = "512MiB" if FULL else DISK_SIZE
 
 
 def prompt(number):
@@ -129,7 +132,7 @@ class Tiers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with Server() as plain:
-            cls.plain = plain.answers(range(PROMPTS))
+            cls.plain = plain.answers(range(MANY))
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pelton_tiers_"))
@@ -144,8 +147,8 @@ class Tiers(unittest.TestCase):
     def disk_flags(self, *more, size=DISK_SIZE, write="all"):
         return (*HOST, *READ_ALWAYS, "--kv-disk", str(self.disk), "--kv-disk-size", size, "--kv-disk-write", write, *more)
 
-    def warm_flags(self):
-        return self.disk_flags("--kv-disk-key-file", str(self.key))
+    def warm_flags(self, size=DISK_SIZE):
+        return self.disk_flags("--kv-disk-key-file", str(self.key), size=size)
 
     def kv(self, *words):
         return subprocess.run([PELTON, "kv", *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
@@ -155,8 +158,8 @@ class Tiers(unittest.TestCase):
 
     def test_what_the_device_evicts_is_found_on_the_host(self):
         with Server(*HOST) as server:
-            self.check_answers(server)
-            last = range(PROMPTS - 6, PROMPTS)
+            self.check_answers(server, range(MANY))
+            last = range(MANY - 6, MANY)
             self.check_answers(server, last)
             self.assertGreater(server.metric("pelton_prefix_cache_hits_total", tier="host"), 0)
             self.assertGreater(server.metric("pelton_kv_block_copies_total", kind="offload"), 0)
@@ -164,13 +167,13 @@ class Tiers(unittest.TestCase):
 
     def test_what_the_host_has_no_room_for_is_found_on_the_disk(self):
         for write in ("selective", "all", "evict"):
-            with self.subTest(write), Server(*self.disk_flags(write=write)) as server:
+            with self.subTest(write), Server(*self.disk_flags(write=write, size=DISK_OF_MANY)) as server:
                 if write == "selective":  # what is found once more is written
                     for number in (0, 0, 1, 1):
                         server.ask(number)
-                self.check_answers(server)
+                self.check_answers(server, range(MANY))
                 server.wait_until_written()
-                self.check_answers(server)
+                self.check_answers(server, range(MANY))
                 hits = [server.ask(number) for number in (0, 1, 10, 20)]
                 for _ in range(20):  # a disk that was very slow is left alone for half a minute
                     if server.metric("pelton_prefix_cache_hits_total", tier="disk") > 0:
@@ -194,20 +197,21 @@ class Tiers(unittest.TestCase):
             self.assertGreater(server.ask(11)[1], COMMON)
 
     def test_a_key_file_makes_the_next_start_warm(self):
-        with Server(*self.warm_flags()) as server:
-            self.check_answers(server)
+        with Server(*self.warm_flags(DISK_OF_MANY)) as server:
+            self.check_answers(server, range(MANY))
             server.wait_until_written()
         listed = self.kv("ls", self.disk)
         self.assertEqual(listed.returncode, 0, listed.stderr)
         self.assertRegex(listed.stdout, r"group 0: [1-9]\d* blocks")
         checked = self.kv("check", self.disk, "--kv-disk-key-file", self.key)
         self.assertRegex(checked.stdout, r"^[1-9]\d* blocks, 0 damaged\n$")
-        with Server(*self.warm_flags()) as server:
+        with Server(*self.warm_flags(DISK_OF_MANY)) as server:
             self.assertGreater(server.disk_tokens(), 0)
-            self.check_answers(server)
+            self.check_answers(server, range(MANY))
+            self.assertGreater(server.metric("pelton_kv_disk_loads_total", kind="begun"), MANY)
         # Erased, there is nothing to be found.
         self.assertRegex(self.kv("erase", self.disk).stdout, r"^[1-9]\d* blocks erased\n$")
-        with Server(*self.warm_flags()) as server:
+        with Server(*self.warm_flags(DISK_OF_MANY)) as server:
             self.assertEqual(server.ask(0)[1], 0)
 
     def pieces(self):

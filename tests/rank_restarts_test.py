@@ -69,6 +69,28 @@ class Restarts(Hosts):
         self.assertEqual(sum("it is started anew" in line for line in served.log), 2, served.log)
         self.assertIn("2 times within an hour", served.rank.text())
 
+    def test_FT_19_nothing_that_a_lost_group_has_written_is_used_again(self):
+        """What ranks have written of a prompt when one of them is lost is no hit for the group that follows."""
+        served = self.serve("--rank-restarts", 2, "--max-num-batched-tokens", 64)
+        prompt = {**ASK, "prompt": "The wheel of a Pelton turbine turns. " * 60}
+
+        def ask():
+            status, text = served.post(prompt)
+            self.assertEqual(status, 200, text)
+            answer = json.loads(text)
+            return answer["choices"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        alone, cached = ask()
+        self.assertEqual(cached, 0)
+        self.assertGreater(ask()[1], 0, "the prefix cache is on")
+        for begun in (2, 3):
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                stream = pool.submit(served.stream, {**prompt, "prompt": f"{begun}. " + prompt["prompt"], "max_tokens": 600})
+                time.sleep(0.05)
+                self.lose_a_rank(served)
+                self.assertNotIn("[DONE]", stream.result(30))
+            self.assertTrue(self.listening(served, begun), served.log)
+            self.assertEqual(ask(), (alone, 0))
+
     def test_a_stopped_leader_is_started_anew(self):
         served = self.serve("--rank-restarts", 3)
         first = served.choices(ASK)

@@ -450,6 +450,9 @@ class AGroup(unittest.TestCase):
         golden = BOX.parent.parent / "testdata" / "golden"
         folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")
         self.addCleanup(folder.cleanup)
+        key = f"{folder.name}/fleet.key"
+        subprocess.run([BINARY, "gateway", "--new-key", key], check=True, capture_output=True, timeout=60)
+        fleet = ("--fleet-port", "0", "--fleet-key-file", key)
         for name in ("gemma3", "deepseek-v3"):
             subprocess.run([BINARY, "synth", "--like", golden / name / "config.json", f"{folder.name}/{name}"], check=True,
                            capture_output=True, timeout=60)
@@ -457,6 +460,9 @@ class AGroup(unittest.TestCase):
                 ((BOX, "--tensor-parallel-size", "2", "--enable-lora"), "LoRA adapters"),
                 ((BOX, "--tensor-parallel-size", "2", "--swap-space", "16MiB", "--kv-disk", folder.name, "--kv-disk-size", "16MiB"),
                  "without --kv-disk"),
+                ((BOX, "--tensor-parallel-size", "2", "--swap-space", "16MiB", *fleet, "--kv-port", "0"), "--tensor-parallel-size: blocks travel"),
+                ((BOX, "--tensor-parallel-size", "2", "--swap-space", "16MiB", *fleet, "--kv-port", "0", "--fleet-role", "decode"), "without --kv-port"),
+                ((BOX, "--tensor-parallel-size", "2", *fleet, "--fleet-role", "prefill"), "--fleet-role prefill needs --kv-port"),
                 ((BOX, "--tensor-parallel-size", "2", "--weights", "int8"), "--weights-cache"),
                 ((BOX, "--tensor-parallel-size", "2", "--kernels", "reference"), "reference kernels"),
                 ((f"{folder.name}/gemma3", "--tensor-parallel-size", "2"), "norms behind"),

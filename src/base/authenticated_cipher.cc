@@ -1,5 +1,6 @@
 #include "base/authenticated_cipher.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -13,8 +14,6 @@
 namespace pelton::base {
 namespace {
 
-constexpr size_t kSaltBytes = 16;
-constexpr size_t kTagBytes = 16;
 // Each key encrypts one text, so its nonce need not differ.
 constexpr std::array<unsigned char, 12> kNonce{};
 
@@ -46,10 +45,17 @@ Key key_of(const std::string& secret, std::string_view salt) {
 }  // namespace
 
 std::string AuthenticatedCipher::seal(const Plain& plain) const {
-  std::string out = random_bytes(kSaltBytes);
-  const Key key = key_of(secret_, out);
-  out.resize(kSaltBytes + plain.text.size() + kTagBytes);
-  auto* const body = reinterpret_cast<unsigned char*>(out.data() + kSaltBytes);
+  std::string out(plain.text.size() + kSealBytes, '\0');
+  seal_into(plain, out);
+  return out;
+}
+
+void AuthenticatedCipher::seal_into(const Plain& plain, std::span<char> into) const {
+  CHECK(into.size() == plain.text.size() + kSealBytes);
+  const std::string salt = random_bytes(kSaltBytes);
+  const Key key = key_of(secret_, salt);
+  std::ranges::copy(salt, into.begin());
+  auto* const body = reinterpret_cast<unsigned char*>(into.data() + kSaltBytes);
   const Context context(EVP_CIPHER_CTX_new());
   CHECK(context != nullptr);
   EVP_CIPHER_CTX* const evp = context.get();
@@ -60,18 +66,23 @@ std::string AuthenticatedCipher::seal(const Plain& plain) const {
   CHECK(EVP_EncryptUpdate(evp, body, &size, bytes_of(plain.text), size_of(plain.text)) == 1);
   CHECK(EVP_EncryptFinal_ex(evp, body + size, &size) == 1);
   CHECK(EVP_CIPHER_CTX_ctrl(evp, EVP_CTRL_GCM_GET_TAG, kTagBytes, body + plain.text.size()) == 1);
-  return out;
 }
 
 std::optional<std::string> AuthenticatedCipher::open(const Sealed& sealed) const {
+  if (sealed.bytes.size() < kSealBytes) return std::nullopt;
+  std::string text(sealed.bytes.size() - kSealBytes, '\0');
+  if (!open_into(sealed, text)) return std::nullopt;
+  return text;
+}
+
+bool AuthenticatedCipher::open_into(const Sealed& sealed, std::span<char> into) const {
   std::string_view body = sealed.bytes;
-  if (body.size() < kSaltBytes + kTagBytes) return std::nullopt;
+  CHECK(body.size() == into.size() + kSealBytes);
   const Key key = key_of(secret_, body.substr(0, kSaltBytes));
   body.remove_prefix(kSaltBytes);
   std::string tag(body.substr(body.size() - kTagBytes));
   body.remove_suffix(kTagBytes);
-  std::string text(body.size(), '\0');
-  auto* const out = reinterpret_cast<unsigned char*>(text.data());
+  auto* const out = reinterpret_cast<unsigned char*>(into.data());
   const Context context(EVP_CIPHER_CTX_new());
   CHECK(context != nullptr);
   EVP_CIPHER_CTX* const evp = context.get();
@@ -81,8 +92,7 @@ std::optional<std::string> AuthenticatedCipher::open(const Sealed& sealed) const
         1);
   CHECK(EVP_DecryptUpdate(evp, out, &size, bytes_of(body), size_of(body)) == 1);
   CHECK(EVP_CIPHER_CTX_ctrl(evp, EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1);
-  if (EVP_DecryptFinal_ex(evp, out + size, &size) != 1) return std::nullopt;
-  return text;
+  return EVP_DecryptFinal_ex(evp, out + size, &size) == 1;
 }
 
 std::string random_bytes(size_t count) {

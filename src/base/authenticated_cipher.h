@@ -4,7 +4,9 @@
 // any thread.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,11 @@ namespace pelton::base {
 
 class AuthenticatedCipher {
  public:
+  // What sealing adds, before and behind the text.
+  static constexpr size_t kSaltBytes = 16;
+  static constexpr size_t kTagBytes = 16;
+  static constexpr size_t kSealBytes = kSaltBytes + kTagBytes;
+
   explicit AuthenticatedCipher(std::string secret) : secret_(std::move(secret)) {}
 
   // `context` is bound to the text and not part of it: who opens it must say the same.
@@ -20,7 +27,7 @@ class AuthenticatedCipher {
     std::string_view text;
     std::string_view context;
   };
-  // salt (16 bytes), ciphertext, tag (16 bytes)
+  // salt, ciphertext, tag
   std::string seal(const Plain& plain) const;
 
   struct Sealed {
@@ -29,6 +36,12 @@ class AuthenticatedCipher {
   };
   // Nothing: not sealed with this secret and context, or changed since.
   std::optional<std::string> open(const Sealed& sealed) const;
+
+  // The same without memory of their own. `into` is kSealBytes larger than the text and may hold it
+  // already, at kSaltBytes; or as many smaller than what is sealed, and may be where the text lies
+  // in it. Otherwise they do not overlap. What open_into refuses (false) leaves nothing of worth.
+  void seal_into(const Plain& plain, std::span<char> into) const;
+  bool open_into(const Sealed& sealed, std::span<char> into) const;
 
  private:
   const std::string secret_;

@@ -7,13 +7,6 @@
 namespace pelton::executor {
 namespace {
 
-// Where time is no matter: in builds without optimization.
-#ifndef __OPTIMIZE__
-constexpr bool kPoisons = true;
-#else
-constexpr bool kPoisons = false;
-#endif
-
 models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
   models::KvStorage::Options options{.dtype = kv.dtype, .block_tokens = kv.block_tokens};
   for (const cost_model::KvAllocated::Group& group : kv.groups) {
@@ -57,6 +50,7 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
                                              .part = options.part}));
   std::unique_ptr<HostModel> made(
       new HostModel(footprint, pool, std::move(kernels), std::move(model), std::move(tiers)));
+  made->poisons_ = options.poisons_blocks;
   if (options.part == nullptr) made->check_footprint(checkpoint);
   return std::unique_ptr<StepModel>(std::move(made));
 }
@@ -128,7 +122,7 @@ void HostModel::poison_new_blocks(const models::ForwardInput& input) {
 
 void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*,
                       models::HiddenTap* tap) {
-  if constexpr (kPoisons) poison_new_blocks(input);
+  if (poisons_) poison_new_blocks(input);
   logits_ = model_->forward(input, tiers_[kv::kDevice], tap);
 }
 

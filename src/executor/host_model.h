@@ -13,6 +13,14 @@
 
 namespace pelton::executor {
 
+// Whether a block is filled with NaN before a sequence begins to write it. Where time is no matter:
+// in builds without optimization, and where a test asks for it.
+#ifndef __OPTIMIZE__
+inline constexpr bool kPoisonsBlocks = true;
+#else
+inline constexpr bool kPoisonsBlocks = false;
+#endif
+
 class HostModel final : public StepModel, private kv_transfer::BlockMemory {
  public:
   struct Options {
@@ -22,6 +30,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
     int adapter_rank_max = 0;  // 0: steps bring no adapters
     bool expert_adapters = false;
     layers::RankPart* part = nullptr;  // of several ranks: this one's; outlives the model
+    bool poisons_blocks = kPoisonsBlocks;
   };
 
   // `checkpoint` and `pool` outlive the model. What it allocates is what `footprint` says
@@ -74,6 +83,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
   // By tier: the device's, and the host's for what is swapped out, with swap_bytes only.
   std::vector<models::KvStorage> tiers_;
   float* logits_ = nullptr;  // of the step at hand
+  bool poisons_ = false;
 };
 
 }  // namespace pelton::executor

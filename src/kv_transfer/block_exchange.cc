@@ -284,7 +284,10 @@ void BlockExchange::serve(Connection& connection, int socket) {
       if (connection.makes_room) break;
       const auto came = channel->receive(Clock::now() + kSlice * 5);
       if (!came.ok() || (!*came && Clock::now() > silent_until)) break;
-      if (!*came) continue;
+      if (!*came) {
+        channel->release_buffers();
+        continue;
+      }
       const Result<PeerMessage> message = decode_peer_message(**came);
       if (!message.ok()) break;
       // Of a transfer that is over: they were on their way.
@@ -307,7 +310,7 @@ void BlockExchange::serve(Connection& connection, int socket) {
 
 Result<void> BlockExchange::greet_peer(PeerChannel& channel, std::string& peer) {
   const Clock::time_point until = Clock::now() + kGreetingMax;
-  TRY_ASSIGN(const std::optional<std::string> came, channel.receive(until));
+  TRY_ASSIGN(const std::optional<std::string_view> came, channel.receive(until));
   if (!came) return protocol("no greeting");
   TRY_ASSIGN(const PeerMessage message, decode_peer_message(*came));
   const auto* const hello = std::get_if<PeerHello>(&message);
@@ -386,7 +389,7 @@ std::shared_ptr<BlockExchange::Offered> BlockExchange::await_offer(PeerChannel& 
 
 // What the receiver says meanwhile; returns when something was said or it is too late.
 Result<void> BlockExchange::hear(PeerChannel& channel, Sending& sending, Clock::time_point until) {
-  TRY_ASSIGN(const std::optional<std::string> came, channel.receive(until));
+  TRY_ASSIGN(const std::optional<std::string_view> came, channel.receive(until));
   if (!came) return {};
   TRY_ASSIGN(const PeerMessage message, decode_peer_message(*came));
   if (const auto* const credit = std::get_if<PeerCredit>(&message)) {
@@ -401,12 +404,11 @@ Result<void> BlockExchange::hear(PeerChannel& channel, Sending& sending, Clock::
 }
 
 bool BlockExchange::read_offered(const Offered& offered, const kv::PeerOffer::Block& block,
-                                 std::string& into) {
+                                 std::span<char> into) {
   if (offered.is_revoked) return false;
   std::shared_lock lock(reading_);
   if (offered.is_revoked) return false;
-  memory_.read_block(block.group, block.tier, block.block,
-                     std::span(into).subspan(PeerData::kHeaderBytes));
+  memory_.read_block(block.group, block.tier, block.block, into);
   return true;
 }
 
@@ -447,7 +449,7 @@ Result<void> BlockExchange::await_window(PeerChannel& channel, Sending& sending,
   return {};
 }
 
-void BlockExchange::damage(std::string& message, int64_t bytes, int64_t number) const {
+void BlockExchange::damage(std::span<char> message, int64_t bytes, int64_t number) const {
   const int one_in = options_.exchange.damage_one_in;
   if (one_in == 0 || number % one_in != 0) return;
   const size_t at =
@@ -466,12 +468,13 @@ Result<void> BlockExchange::send_part(PeerChannel& channel, Offered& offered,
     const int64_t bytes = options_.groups[block.group].block_bytes;
     TRY(await_window(channel, sending, bytes));
     if (sending.is_cancelled || stopping_) return {};
-    std::string message =
-        begin_data(sending.transfer, block.group, block.name, static_cast<size_t>(bytes));
-    if (!read_offered(offered, block, message)) return {};
+    const std::span<char> message =
+        channel.compose(PeerData::kHeaderBytes + static_cast<size_t>(bytes));
+    begin_data(message, sending.transfer, block.group, block.name);
+    if (!read_offered(offered, block, message.subspan(PeerData::kHeaderBytes))) return {};
     finish_data(message);
     damage(message, bytes, ++blocks_sent_);
-    TRY(channel.send(message, Clock::now() + options_.pin_max));
+    TRY(channel.send_composed(Clock::now() + options_.pin_max));
     bytes_sent_ += bytes;
     sending.in_window += bytes;
   }
@@ -546,7 +549,7 @@ Result<std::unique_ptr<PeerChannel>> BlockExchange::channel_to(const kv::PeerFet
              PeerChannel::connect({.host = fetch.host, .port = fetch.port},
                                   options_.exchange.keys.front(), until));
   TRY(channel->send(encode(PeerHello{.id = place_.id, .layout = options_.layout}), until));
-  TRY_ASSIGN(const std::optional<std::string> came, channel->receive(until));
+  TRY_ASSIGN(const std::optional<std::string_view> came, channel->receive(until));
   if (!came) return Error{ErrorCode::kIo, "a peer's connection: no welcome"};
   TRY_ASSIGN(const PeerMessage message, decode_peer_message(*came));
   if (const auto* const refuse = std::get_if<PeerRefuse>(&message)) {
@@ -632,7 +635,7 @@ kv::PeerFetched BlockExchange::carry_out(const kv::PeerFetch& fetch, Clock::time
 }
 
 // Whether more is to come.
-Result<bool> BlockExchange::take_message(FetchState& state, const std::string& bytes) {
+Result<bool> BlockExchange::take_message(FetchState& state, std::string_view bytes) {
   TRY_ASSIGN(const PeerMessage message, decode_peer_message(bytes));
   if (const auto* const data = std::get_if<PeerData>(&message)) return land(state, *data, bytes);
   if (const auto* const have = std::get_if<PeerHave>(&message)) {

@@ -20,7 +20,9 @@
 #include <mutex>
 #include <set>
 #include <shared_mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -121,9 +123,10 @@ class BlockExchange final : public kv::PeerTransfers {
   Result<void> send_part(PeerChannel& channel, Offered& offered, const kv::PeerOffer& part,
                          Sending& sending);
   Result<void> await_window(PeerChannel& channel, Sending& sending, int64_t bytes);
-  void damage(std::string& message, int64_t bytes, int64_t number) const;
+  void damage(std::span<char> message, int64_t bytes, int64_t number) const;
   Result<void> hear(PeerChannel& channel, Sending& sending, Clock::time_point until);
-  bool read_offered(const Offered& offered, const kv::PeerOffer::Block& block, std::string& into);
+  bool read_offered(const Offered& offered, const kv::PeerOffer::Block& block,
+                    std::span<char> into);
   void end_offer(int64_t id);
 
   void fetch_all();
@@ -132,7 +135,7 @@ class BlockExchange final : public kv::PeerTransfers {
   Result<std::unique_ptr<PeerChannel>> channel_to(const kv::PeerFetch& fetch,
                                                   Clock::time_point until);
   struct FetchState;
-  Result<bool> take_message(FetchState& state, const std::string& bytes);
+  Result<bool> take_message(FetchState& state, std::string_view bytes);
   Result<bool> land(FetchState& state, const PeerData& data, std::string_view message);
   bool is_cancelled(int64_t id);
   void keep(const kv::PeerFetch& fetch, std::unique_ptr<PeerChannel> channel);

@@ -591,7 +591,8 @@ TEST_F(BlockExchangeTest, ASourceThatSaysNothingIsGivenUp) {
 TEST_F(BlockExchangeTest, Kv06Kv23WhatASourceSaysIsChecked) {
   const auto block = [](int group, int name, int content_of) {
     return [=](uint32_t transfer) {
-      std::string message = begin_data(transfer, group, name_of(name), kBlockBytes[group]);
+      std::string message(PeerData::kHeaderBytes + kBlockBytes[group], '\0');
+      begin_data(message, transfer, group, name_of(name));
       message.replace(PeerData::kHeaderBytes, kBlockBytes[group], content(group, content_of));
       finish_data(message);
       return message;
@@ -610,12 +611,14 @@ TEST_F(BlockExchangeTest, Kv06Kv23WhatASourceSaysIsChecked) {
         PeerHave{.transfer = transfer, .prefix_blocks = kBlocks, .blocks = kBlocks, .refused = {}});
   };
   const auto short_block = [](uint32_t transfer) {
-    std::string message = begin_data(transfer, 0, name_of(0), 12);
+    std::string message(PeerData::kHeaderBytes + 12, '\0');
+    begin_data(message, transfer, 0, name_of(0));
     finish_data(message);
     return message;
   };
   const auto no_group = [&](uint32_t transfer) {
-    std::string message = begin_data(transfer, 2, name_of(0), kBlockBytes[0]);
+    std::string message(PeerData::kHeaderBytes + kBlockBytes[0], '\0');
+    begin_data(message, transfer, 2, name_of(0));
     finish_data(message);
     return message;
   };

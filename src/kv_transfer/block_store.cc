@@ -19,7 +19,8 @@ using Outcome = kv::TransferResult::Outcome;
 
 namespace {
 
-constexpr size_t kSealBytes = 32;  // salt and tag of an AuthenticatedCipher
+constexpr size_t kSealBytes = base::AuthenticatedCipher::kSealBytes;
+constexpr size_t kSaltBytes = base::AuthenticatedCipher::kSaltBytes;
 // Writes give way to steps and to reads.
 constexpr int kWriterNice = 5;
 
@@ -44,18 +45,12 @@ FileHeader header_for(const BlockStore::Options& options, const std::string& sec
   return header;
 }
 
-std::optional<std::string> open_slot(const base::AuthenticatedCipher& cipher,
-                                     const SlotHeader& header, std::string_view slot,
-                                     size_t block_bytes) {
-  const std::string_view sealed = slot.substr(SlotHeader::kBytes, block_bytes + kSealBytes);
-  return cipher.open({.bytes = sealed, .context = header.encode()});
-}
-
 }  // namespace
 
 bool opens(const base::AuthenticatedCipher& cipher, const SlotHeader& header, std::string_view slot,
            size_t block_bytes) {
-  return open_slot(cipher, header, slot, block_bytes).has_value();
+  const std::string_view sealed = slot.substr(SlotHeader::kBytes, block_bytes + kSealBytes);
+  return cipher.open({.bytes = sealed, .context = header.encode()}).has_value();
 }
 
 base::AuthenticatedCipher cipher_of(const std::string& secret) {
@@ -230,7 +225,8 @@ Outcome BlockStore::carry_out(const Job& job, AlignedBuffer& buffer) {
   return job.what.direction == BlockTransfer::Direction::kRead ? read(job, slot) : write(job, slot);
 }
 
-// The seal answers for the block, the header and the name: anything else is a miss.
+// The seal answers for the block, the header and the name: anything else is a miss. Sealed and
+// opened in the slot's buffer, without memory that each block would take and give back.
 Outcome BlockStore::read(const Job& job, std::span<char> slot) {
   const BlockTransfer& what = job.what;
   if (!file_->read({.group = what.group, .index = what.slot}, slot).ok()) return Outcome::kFailed;
@@ -239,26 +235,31 @@ Outcome BlockStore::read(const Job& job, std::span<char> slot) {
   const bool is_it =
       header && header->name == what.name && header->group == static_cast<uint32_t>(what.group);
   if (!is_it) return Outcome::kCorrupt;
-  const std::optional<std::string> block =
-      open_slot(cipher_, *header, bytes, block_bytes(what.group));
-  if (!block) return Outcome::kCorrupt;
-  memory_.write_block(what.group, what.host, *block);
+  const size_t size = block_bytes(what.group);
+  const std::span<char> block = slot.subspan(SlotHeader::kBytes + kSaltBytes, size);
+  const std::string_view sealed = bytes.substr(SlotHeader::kBytes, size + kSealBytes);
+  if (!cipher_.open_into({.bytes = sealed, .context = header->encode()}, block)) {
+    return Outcome::kCorrupt;
+  }
+  memory_.write_block(what.group, what.host, block);
   return Outcome::kDone;
 }
 
 Outcome BlockStore::write(const Job& job, std::span<char> slot) {
   const BlockTransfer& what = job.what;
-  std::string block(block_bytes(what.group), '\0');
-  memory_.read_block(what.group, kv::kHost, what.host, block);
   const std::string header = SlotHeader{.group = static_cast<uint32_t>(what.group),
                                         .name = what.name,
                                         .owner = what.owner,
                                         .generation = job.generation,
                                         .number = job.number}
                                  .encode();
-  const std::string sealed = cipher_.seal({.text = block, .context = header});
-  std::ranges::fill(std::ranges::copy(sealed, std::ranges::copy(header, slot.begin()).out).out,
-                    slot.end(), '\0');
+  std::ranges::copy(header, slot.begin());
+  const size_t size = block_bytes(what.group);
+  const std::span<char> sealed = slot.subspan(SlotHeader::kBytes, size + kSealBytes);
+  const std::span<char> block = sealed.subspan(kSaltBytes, size);
+  memory_.read_block(what.group, kv::kHost, what.host, block);
+  cipher_.seal_into({.text = {block.data(), size}, .context = header}, sealed);
+  std::ranges::fill(slot.subspan(SlotHeader::kBytes + sealed.size()), '\0');
   const Result<void> written = file_->write({.group = what.group, .index = what.slot}, slot);
   if (written.ok()) return Outcome::kDone;
   return written.error().code == ErrorCode::kDoesNotFit ? Outcome::kFull : Outcome::kFailed;

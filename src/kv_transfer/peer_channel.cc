@@ -21,7 +21,8 @@ namespace {
 constexpr std::string_view kMagic = "PLTNKV";
 constexpr std::string_view kVersion = "01";
 constexpr size_t kNonceBytes = 16;
-constexpr size_t kSealBytes = 32;
+constexpr size_t kSealBytes = base::AuthenticatedCipher::kSealBytes;
+constexpr size_t kSaltBytes = base::AuthenticatedCipher::kSaltBytes;
 constexpr size_t kReadBytes = size_t{64} << 10;
 
 Error lost(std::string_view why) {
@@ -121,10 +122,10 @@ Result<std::string> PeerChannel::exchange_greetings(Deadline until) {
   const std::string mine = base::random_bytes(kNonceBytes);
   TRY(write_all(fmt::format("{}{}{}", kMagic, kVersion, mine), until));
   constexpr size_t kBefore = kMagic.size() + kVersion.size();
-  while (bytes_.size() < kBefore + kNonceBytes) {
-    TRY_ASSIGN(const bool came, read_more(until));
+  while (filled_ < kBefore + kNonceBytes) {
+    TRY_ASSIGN(const bool came, read_more(kReadBytes, until));
     if (!came) return lost("no greeting");
-    const size_t known = std::min(bytes_.size(), kMagic.size());
+    const size_t known = std::min(filled_, kMagic.size());
     if (!kMagic.starts_with(std::string_view(bytes_).substr(0, known))) {
       return lost("another protocol");
     }
@@ -137,7 +138,7 @@ Result<std::string> PeerChannel::exchange_greetings(Deadline until) {
                              is_version(version) ? version : "unknown", kVersion)};
   }
   const std::string theirs = bytes_.substr(kBefore, kNonceBytes);
-  bytes_.erase(0, kBefore + kNonceBytes);
+  drop(kBefore + kNonceBytes);
   return side_ == Side::kClient ? mine + theirs : theirs + mine;
 }
 
@@ -155,13 +156,12 @@ Result<void> PeerChannel::write_all(std::string_view bytes, Deadline until) {
   return {};
 }
 
-Result<bool> PeerChannel::read_more(Deadline until) {
-  // Of its own, as growing bytes_ by that would write that much for whatever little comes.
-  thread_local std::string piece(kReadBytes, '\0');
+Result<bool> PeerChannel::read_more(size_t room, Deadline until) {
+  if (bytes_.size() < room) bytes_.resize(room);
   for (;;) {
-    const ssize_t came = ::recv(socket_, piece.data(), piece.size(), 0);
+    const ssize_t came = ::recv(socket_, bytes_.data() + filled_, bytes_.size() - filled_, 0);
     if (came > 0) {
-      bytes_.append(piece.data(), static_cast<size_t>(came));
+      filled_ += static_cast<size_t>(came);
       return true;
     }
     if (came == 0) return lost("the peer has gone");
@@ -171,29 +171,45 @@ Result<bool> PeerChannel::read_more(Deadline until) {
   }
 }
 
-Result<void> PeerChannel::send(std::string_view message, Deadline until) {
-  const char from = side_ == Side::kClient ? 'c' : 's';
-  const std::string sealed =
-      keys_.front().mine.seal({.text = message, .context = context_of(from, sent_++)});
-  std::string record;
-  record.reserve(sizeof(uint32_t) + sealed.size());
-  for (size_t i = 0; i < sizeof(uint32_t); ++i) {
-    record.push_back(static_cast<char>(sealed.size() >> (8 * i)));
-  }
-  record += sealed;
-  return write_all(record, until);
+void PeerChannel::drop(size_t bytes) {
+  std::memmove(bytes_.data(), bytes_.data() + bytes, filled_ - bytes);
+  filled_ -= bytes;
 }
 
-std::optional<std::string> PeerChannel::open(std::string_view sealed) {
+Result<void> PeerChannel::send(std::string_view message, Deadline until) {
+  std::ranges::copy(message, compose(message.size()).begin());
+  return send_composed(until);
+}
+
+std::span<char> PeerChannel::compose(size_t bytes) {
+  composed_ = bytes;
+  if (record_.size() < bytes + kRecordBytes) record_.resize(bytes + kRecordBytes);
+  return std::span(record_).subspan(sizeof(uint32_t) + kSaltBytes, bytes);
+}
+
+Result<void> PeerChannel::send_composed(Deadline until) {
+  const size_t size = composed_ + kSealBytes;
+  for (size_t i = 0; i < sizeof(uint32_t); ++i) record_[i] = static_cast<char>(size >> (8 * i));
+  const std::span<char> sealed = std::span(record_).subspan(sizeof(uint32_t), size);
+  const std::string_view message(sealed.data() + kSaltBytes, composed_);
+  const char from = side_ == Side::kClient ? 'c' : 's';
+  keys_.front().mine.seal_into({.text = message, .context = context_of(from, sent_++)}, sealed);
+  return write_all(std::string_view(record_).substr(0, composed_ + kRecordBytes), until);
+}
+
+// Into opened_.
+bool PeerChannel::open(std::string_view sealed) {
   const char from = side_ == Side::kClient ? 's' : 'c';
   const std::string context = context_of(from, received_++);
+  const size_t size = sealed.size() - kSealBytes;
+  if (opened_.size() < size) opened_.resize(size);
   for (size_t i = 0; i < keys_.size(); ++i) {
-    std::optional<std::string> opened = keys_[i].theirs.open({.bytes = sealed, .context = context});
-    if (!opened) continue;
+    const std::span<char> into = std::span(opened_).first(size);
+    if (!keys_[i].theirs.open_into({.bytes = sealed, .context = context}, into)) continue;
     if (keys_.size() > 1) std::vector<Keys>(1, keys_[i]).swap(keys_);
-    return opened;
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 uint32_t PeerChannel::next_size() const {
@@ -204,35 +220,41 @@ uint32_t PeerChannel::next_size() const {
   return size;
 }
 
-Result<std::optional<std::string>> PeerChannel::receive(Deadline until) {
+Result<std::optional<std::string_view>> PeerChannel::receive(Deadline until) {
   const auto bad = [](std::string why) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("a peer's connection: {}", why)};
   };
   for (;;) {
-    if (bytes_.size() >= sizeof(uint32_t)) {
+    size_t room = kReadBytes;
+    if (filled_ >= sizeof(uint32_t)) {
       const uint32_t size = next_size();
       if (size < kSealBytes || size > record_max_) {
         return bad(fmt::format("a record of {} bytes; {} to {} are possible", size, kSealBytes,
                                record_max_));
       }
-      if (bytes_.size() >= sizeof(uint32_t) + size) {
-        std::optional<std::string> message =
-            open(std::string_view(bytes_).substr(sizeof(uint32_t), size));
-        if (!message) return bad("what came is not what was said, or said under another key");
-        bytes_.erase(0, sizeof(uint32_t) + size);
-        return message;
+      room = std::max(room, sizeof(uint32_t) + size);
+      if (filled_ >= sizeof(uint32_t) + size) {
+        if (!open(std::string_view(bytes_).substr(sizeof(uint32_t), size))) {
+          return bad("what came is not what was said, or said under another key");
+        }
+        drop(sizeof(uint32_t) + size);
+        return std::optional(std::string_view(opened_).substr(0, size - kSealBytes));
       }
     }
-    TRY_ASSIGN(const bool came, read_more(until));
-    if (!came) return std::optional<std::string>();
+    TRY_ASSIGN(const bool came, read_more(room, until));
+    if (!came) return std::optional<std::string_view>();
   }
 }
 
 bool PeerChannel::is_readable() const {
-  if (bytes_.size() >= sizeof(uint32_t) && bytes_.size() - sizeof(uint32_t) >= next_size()) {
-    return true;
-  }
+  if (filled_ >= sizeof(uint32_t) && filled_ - sizeof(uint32_t) >= next_size()) return true;
   return wait_for(socket_, POLLIN, Clock::time_point{});
+}
+
+void PeerChannel::release_buffers() {
+  std::string().swap(opened_);
+  std::string().swap(record_);
+  if (filled_ == 0) std::string().swap(bytes_);
 }
 
 void PeerChannel::shut_down() {

@@ -31,7 +31,7 @@ class PeerChannel {
   using Deadline = Clock::time_point;
 
   // Of a record besides what was to be said.
-  static constexpr size_t kRecordBytes = 4 + 32;
+  static constexpr size_t kRecordBytes = 4 + base::AuthenticatedCipher::kSealBytes;
   // Of a record before both sides know each other's blocks.
   static constexpr size_t kFirstRecordMax = size_t{64} << 10;
 
@@ -55,11 +55,18 @@ class PeerChannel {
 
   // kIo: the peer has gone, or does not read. Nothing can follow.
   Result<void> send(std::string_view message, Deadline until);
+  // The same of a message of so many bytes that is written here first: a block is sealed and sent
+  // from where it was gathered. What one channel has sent and received lies in buffers that it
+  // keeps: memory that is given back and taken again for each block costs more than all the rest.
+  std::span<char> compose(size_t bytes);
+  Result<void> send_composed(Deadline until);
   // None: nothing whole has come by then. kIo: the peer has gone; kInvalidArgument: what came is
-  // not what it has said. Nothing can follow either.
-  Result<std::optional<std::string>> receive(Deadline until);
+  // not what it has said. Nothing can follow either. Valid until the next call.
+  Result<std::optional<std::string_view>> receive(Deadline until);
   // A whole record has come, or something that was not read yet; or the peer has gone.
   bool is_readable() const;
+  // Between transfers: the buffers go.
+  void release_buffers();
 
   // Whoever waits here returns. Any thread.
   void shut_down();
@@ -70,9 +77,11 @@ class PeerChannel {
   PeerChannel(int socket, Side side) : socket_(socket), side_(side) {}
   Result<std::string> exchange_greetings(Deadline until);
   Result<void> write_all(std::string_view bytes, Deadline until);
-  Result<bool> read_more(Deadline until);  // false: too late
-  uint32_t next_size() const;              // of the record that bytes_ begin with
-  std::optional<std::string> open(std::string_view sealed);
+  // Into a buffer that has room for so many bytes. False: too late.
+  Result<bool> read_more(size_t room, Deadline until);
+  void drop(size_t bytes);     // of those that have come, the first
+  uint32_t next_size() const;  // of the record that bytes_ begin with
+  bool open(std::string_view sealed);
 
   const int socket_;
   const Side side_;
@@ -85,7 +94,11 @@ class PeerChannel {
   std::vector<Keys> keys_;
   uint64_t sent_ = 0;
   uint64_t received_ = 0;
-  std::string bytes_;  // that have come
+  std::string bytes_;  // what has come, up to filled_; it grows, and does not shrink
+  size_t filled_ = 0;
+  std::string opened_;   // the message that came last; longer where a longer one came before
+  std::string record_;   // the record that is sent next, likewise
+  size_t composed_ = 0;  // bytes of its message
 };
 
 }  // namespace pelton::kv_transfer

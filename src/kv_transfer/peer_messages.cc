@@ -269,20 +269,18 @@ Result<PeerMessage> decode_peer_message(std::string_view bytes) {
   return message;
 }
 
-std::string begin_data(uint32_t transfer, int group, const kv::BlockHash& name,
-                       size_t block_bytes) {
-  std::string message = encode(PeerData{.transfer = transfer,
-                                        .group = static_cast<uint8_t>(group),
-                                        .sum = 0,
-                                        .name = name,
-                                        .block = {}});
-  CHECK(message.size() == PeerData::kHeaderBytes);
-  message.resize(message.size() + block_bytes);
-  return message;
+void begin_data(std::span<char> message, uint32_t transfer, int group, const kv::BlockHash& name) {
+  const std::string header = encode(PeerData{.transfer = transfer,
+                                             .group = static_cast<uint8_t>(group),
+                                             .sum = 0,
+                                             .name = name,
+                                             .block = {}});
+  CHECK(header.size() == PeerData::kHeaderBytes && header.size() <= message.size());
+  std::ranges::copy(header, message.begin());
 }
 
-void finish_data(std::string& message) {
-  const uint32_t sum = sum_of(message);
+void finish_data(std::span<char> message) {
+  const uint32_t sum = sum_of({message.data(), message.size()});
   for (size_t i = 0; i < 4; ++i) message[kSumAt + i] = static_cast<char>(sum >> (8 * i));
 }
 

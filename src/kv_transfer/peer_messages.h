@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -103,10 +104,10 @@ std::string encode(const PeerMessage& message);
 // kInvalidArgument: none, or what it says is out of bounds.
 Result<PeerMessage> decode_peer_message(std::string_view bytes);
 
-// A block on its way, ready to be filled in: `block` of the string is where its bytes go, and
-// finish() puts the sum.
-std::string begin_data(uint32_t transfer, int group, const kv::BlockHash& name, size_t block_bytes);
-void finish_data(std::string& message);
+// A block on its way: begin_data writes what stands before its bytes, which go to kHeaderBytes of
+// `message`; then finish_data puts the sum.
+void begin_data(std::span<char> message, uint32_t transfer, int group, const kv::BlockHash& name);
+void finish_data(std::span<char> message);
 // Whether the sum is right.
 bool is_whole(const PeerData& data, std::string_view message);
 

@@ -2,6 +2,7 @@
 #include "kv_transfer/peer_messages.h"
 
 #include <cstdlib>
+#include <type_traits>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -74,8 +75,50 @@ TEST(PeerMessages, Kv03Kv05Kv07WhatIsOutOfBoundsIsNone) {
   EXPECT_FALSE(data(255));
 }
 
+template <typename... Fields>
+bool hold_no_address(const Fields&...) {
+  return ((!std::is_pointer_v<Fields> &&
+           (!std::is_arithmetic_v<Fields> || sizeof(Fields) <= sizeof(uint32_t))) &&
+          ...);
+}
+
+// No pointer, no block number: whatever is wider than 32 bits is a name or a text. All fields of
+// all messages; one more does not compile.
+TEST(PeerMessages, Kv08NoFieldHoldsAnAddressOfAnotherProcess) {
+  {
+    const auto& [id, layout] = PeerHello{};
+    EXPECT_TRUE(hold_no_address(id, layout));
+  }
+  {
+    const auto& [transfer, limit_ms, ticket, names, held, ahead] = PeerWant{};
+    EXPECT_TRUE(hold_no_address(transfer, limit_ms, ticket, names, held, ahead));
+  }
+  {
+    const auto& [transfer, prefix_blocks, blocks, refused] = PeerHave{};
+    EXPECT_TRUE(hold_no_address(transfer, prefix_blocks, blocks, refused));
+  }
+  {
+    const auto& [transfer, group, sum, name, block] = PeerData{};
+    EXPECT_TRUE(hold_no_address(transfer, group, sum, name, block));
+  }
+  {
+    const auto& [transfer, bytes] = PeerCredit{};
+    EXPECT_TRUE(hold_no_address(transfer, bytes));
+  }
+  // What goes out is all of that and nothing else.
+  EXPECT_EQ(encode(PeerWelcome{}).size(), 1u);
+  EXPECT_EQ(encode(PeerHave{}).size(), size_t{1 + 4 + 4 + 4 + 2});
+  EXPECT_EQ(encode(PeerData{}).size(), size_t{1 + 4 + 1 + 4 + 16});
+  EXPECT_EQ(encode(PeerCredit{}).size(), size_t{1 + 4 + 4});
+  EXPECT_EQ(encode(PeerCancel{}).size(), size_t{1 + 4});
+  EXPECT_EQ(encode(PeerDone{}).size(), size_t{1 + 4});
+  // A ticket of one byte, 11 names, two groups' bits.
+  EXPECT_EQ(encode(want()).size(), size_t{1 + 4 + 4 + 2 + 1 + 4 + 11 * 16 + 1 + 2 * 2});
+}
+
 TEST(PeerMessages, ABlockHasItsSumAndLessThan64BytesOfFraming) {
-  std::string message = begin_data(3, 1, {.low = 4, .high = 5}, 1000);
+  std::string message(PeerData::kHeaderBytes + 1000, '\0');
+  begin_data(message, 3, 1, {.low = 4, .high = 5});
   EXPECT_LT(message.size() - 1000 + PeerChannel::kRecordBytes, 64u);
   message.replace(PeerData::kHeaderBytes, 1000, std::string(1000, 'b'));
   finish_data(message);
@@ -101,7 +144,8 @@ TEST(PeerMessages, NothingThatWasChangedIsABlock) {
   const uint64_t seed = base::random_bits(static_cast<uint64_t>(::getpid()), 2);
   SCOPED_TRACE(seed);
   const auto block_of = [](uint64_t number) {
-    std::string message = begin_data(3, 1, {.low = number, .high = ~number}, 600);
+    std::string message(PeerData::kHeaderBytes + 600, '\0');
+    begin_data(message, 3, 1, {.low = number, .high = ~number});
     for (size_t i = PeerData::kHeaderBytes; i < message.size(); ++i) {
       message[i] = static_cast<char>(base::random_bits(number, i));
     }
