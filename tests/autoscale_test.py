@@ -740,7 +740,7 @@ class Autoscale(unittest.TestCase):
                            (pool + '[pool.scale]\n[pool.launch]\nserve = ["--max-num-seqs", "8"]\n', "MODEL"),
                            (pool + '[pool.scale]\n[pool.launch]\nserve = ["/x/y", "--served-model-name", "n"]\n',
                             ":6: [[pool]]: 'launch': 'serve' calls its models 'n', and the pool's 'model' is 'm'"),
-                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["/x/y", "/x/z"]\n', ":6: [[pool]]: 'launch': 'serve' calls its models 'y'"),
+                           (pool + '[pool.scale]\n[pool.launch]\nserve = ["/x/y", "/x/z"]\n', ":6: [[pool]]: 'launch': 'serve' calls its models '/x/y', '/x/z'"),
                            ('[autoscaler]\nlisten = "127.0.0.1:1"\n' + pool + '[pool.scale]\n[pool.launch]\nserve = ["m"]\n',
                             ":2: [autoscaler]: 'listen' is for pelton autoscale"),
                            (pool + '[pool.scale]\n[pool.launch]\nkind = "slurm"\nserve = ["m"]\n', ":7: [[pool]]: 'launch': batch jobs")):
