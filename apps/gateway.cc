@@ -115,7 +115,7 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
     return exchange->send(with.scaling->page());
   }
   // One that is in this process is the only one.
-  if (with.scaling == nullptr && with.others.handle(request, exchange)) return;
+  if (with.scaling == nullptr && with.others.handle(request, exchange, name)) return;
   with.gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
     if (with.scaling != nullptr) with.scaling->add_metrics(text);
     if (with.chains != nullptr) with.chains->add_metrics(text);
@@ -294,6 +294,13 @@ Result<void> check_operators(const cli::Arguments& arguments, const gateway::Gat
   return {};
 }
 
+// What flags ask of the configuration, at the start and of each that is to be in force later.
+Result<void> check_flags(const cli::Arguments& arguments, const gateway::GatewayConfig& config,
+                         const access::OperatorKeys& operators) {
+  TRY(check_operators(arguments, config, operators));
+  return arguments.has("--with-autoscaler") ? check_alone(config) : Result<void>();
+}
+
 // On stdout: where it listens.
 void announce(const Listeners& listeners, const gateway::GatewayConfig& config, base::Log& log) {
   std::string lines = fmt::format("listening on http://{}\n",
@@ -324,10 +331,9 @@ Result<Beginning> read_files(const cli::Arguments& arguments) {
       .rules = {.allows_empty = arguments.has("--allow-empty"), .open = arguments.has("--open")}};
   TRY_ASSIGN(begun.config, gateway::read_gateway_config(begun.file, begun.rules));
   TRY_ASSIGN(begun.read, gateway_options(begun.config, begun.texts));
-  TRY(check_operators(arguments, begun.config, begun.read.operators));
+  TRY(check_flags(arguments, begun.config, begun.read.operators));
   TRY(check_chains(arguments));
   if (arguments.has("--capacity")) TRY(capacity::read_needs(arguments.text("--capacity")));
-  if (arguments.has("--with-autoscaler")) TRY(check_alone(begun.config));
   return begun;
 }
 
@@ -351,8 +357,12 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
     demand_count.notify();
   };
   gateway::Gateway gateway(std::move(options), clock, log);
-  GatewayReload reload(file, begun.rules, config, std::move(begun.texts), gateway, gate, clock,
-                       log);
+  GatewayReload reload(
+      file, begun.rules, config, std::move(begun.texts),
+      [&arguments](const gateway::GatewayConfig& fresh, const access::OperatorKeys& operators) {
+        return check_flags(arguments, fresh, operators);
+      },
+      gateway, gate, clock, log);
   reload.audit_start();
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {

@@ -23,6 +23,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json_writer.h"
+#include "base/private_file.h"
 #include "base/sync_path.h"
 #include "gateway/config_changes.h"
 #include "gateway/config_edit.h"
@@ -30,6 +31,7 @@
 #include "gateway/config_patch.h"
 #include "gateway/config_text.h"
 #include "net/json_response.h"
+#include "net/query_check.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -43,6 +45,9 @@ constexpr std::string_view kState = "/v1/config/state";
 constexpr std::string_view kHistory = "/v1/config/history";
 constexpr std::string_view kObjects = "/v1/config/";
 constexpr std::string_view kMergePatch = "application/merge-patch+json";
+constexpr size_t kPatchBytesMax = size_t{64} << 10;
+constexpr std::string_view kDryRun = "dry_run";
+constexpr int kTriesMax = 3;  // of a patch whose file is another one each time
 // Of what there is one.
 constexpr std::array<std::string_view, 5> kTables = {"gateway", "autoscaler", "etcd", "kubernetes",
                                                      "zones"};
@@ -82,7 +87,7 @@ api::ApiError bad_config(const Error& error) {
   return {.status = 400,
           .message = error.message,
           .type = "invalid_request_error",
-          .param = {},
+          .param = error.field,
           .code = "bad_config"};
 }
 
@@ -91,11 +96,6 @@ Error keys_gone() {
                "'keys_file' is gone; a gateway that asks for keys goes on asking until it is "
                "started anew",
                "keys_file"};
-}
-
-Error operators_gone() {
-  return Error{ErrorCode::kBadConfig,
-               "no key of 'keys_file' has a role; --admin-keys asks for such a one", "keys_file"};
 }
 
 api::ApiError from_a_page() {
@@ -137,6 +137,26 @@ bool is_merge_patch(const net::HttpRequest& request) {
   type = type.substr(0, type.find(';'));
   type = type.substr(0, type.find_last_not_of(" \t") + 1);
   return net::equals_without_case(type, kMergePatch);
+}
+
+// Whether a change is only tried out. A word that is none is refused: without it the change would
+// be made.
+Result<bool> only_tries(const net::HttpRequest& request) {
+  TRY(net::check_query(request.query, {kDryRun}));
+  const auto said = net::parse_query(request.query);
+  const auto bad = [](std::string_view what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("'dry_run' {}", what),
+                 std::string(kDryRun)};
+  };
+  if (said.size() > 1) return bad("is there twice");
+  if (request.query.empty()) return false;
+  const std::string_view value = said.empty() ? "" : std::string_view(said.front().second);
+  if (value == "true" || value == "false") return value == "true";
+  return bad("is true or false");
+}
+
+bool is_same(const Result<std::string>& one, const Result<std::string>& other) {
+  return one.ok() == other.ok() && (!one.ok() || *one == *other);
 }
 
 // Of "/v1/config/history/N" and ".../N/revert".
@@ -262,10 +282,11 @@ void add_changed_keys(const std::vector<std::string>& before, const std::vector<
 
 GatewayReload::GatewayReload(std::string file, const gateway::ConfigRules& rules,
                              const gateway::GatewayConfig& config, TextsByFile texts,
-                             gateway::Gateway& gateway, access::AdminGate& gate,
+                             StartCheck check, gateway::Gateway& gateway, access::AdminGate& gate,
                              const base::Clock& clock, base::Log& log)
     : file_(std::move(file)),
       rules_(rules),
+      check_(std::move(check)),
       gateway_(gateway),
       gate_(gate),
       clock_(clock),
@@ -279,6 +300,10 @@ GatewayReload::GatewayReload(std::string file, const gateway::ConfigRules& rules
       last_({.unix_ms = clock.unix_ms(), .why = "start", .error = {}, .takes_new_start = {}}),
       watcher_({.name = "pelton-reload", .interval = kLook}, [this] { look(); }) {
   std::lock_guard lock(mutex_);
+  if (!history_.error().empty()) {
+    log_.warning(
+        fmt::format("the configuration's history is in memory only: {}", history_.error()));
+  }
   // What was changed while there was no gateway is a number, too.
   if (const Result<std::string> text = base::read_file(file_, kConfigBytesMax); text.ok()) {
     history_.note({.unix_ms = clock.unix_ms(), .who = "start", .text = *text});
@@ -308,8 +333,8 @@ void GatewayReload::reload(std::string_view why) {
   read_ = stamps();
   const std::string before = gateway_.effective_config();
   const Result<std::string> text = base::read_file(file_, kConfigBytesMax);
-  const Result<void> done =
-      text.ok() ? try_reload(*text) : Error{ErrorCode::kBadConfig, text.error().message, {}};
+  const Result<void> done = text.ok() ? try_reload(*text, read_[0])
+                                      : Error{ErrorCode::kBadConfig, text.error().message, {}};
   note(why, done);
   const Change change{
       .who = why,
@@ -530,13 +555,13 @@ net::HttpResponse GatewayReload::try_out(const std::string& text,
   if (!read.ok()) return refusal(bad_config(read.error()));
   std::string body;
   base::JsonWriter w(body);
-  const std::string after = gateway::config_text(read->gateway.config);
+  const std::string after = gateway::config_text(read->options.gateway.config);
   const auto changes = gateway::config_changes(gateway_.effective_config(), after);
   if (!changes.ok()) return refusal(bad_config(changes.error()));
   w.begin_object().key("same").boolean(before.ok() && *before == text);
   w.key("file").string(after);
   write_changes(w, *changes);
-  const std::vector<std::string_view> kept = gateway_.takes_new_start(read->gateway.config);
+  const std::vector<std::string_view> kept = gateway_.takes_new_start(read->options.gateway.config);
   w.key("takes_new_start").begin_array();
   for (const std::string_view key : kept) w.string(key);
   w.end_array().key("writable").boolean(is_writable()).end_object();
@@ -567,40 +592,47 @@ Result<std::string> GatewayReload::text_asked(const net::HttpRequest& request,
 }
 
 net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
-  const std::string dry_run = net::query_value(request.query, "dry_run").value_or("false");
-  if (dry_run != "true" && dry_run != "false") {
-    return refusal(api::api_error(
-        Error{ErrorCode::kInvalidArgument, "'dry_run' is true or false", "dry_run"}));
-  }
+  const Result<bool> tries = only_tries(request);
+  if (!tries.ok()) return refusal(api::api_error(tries.error()));
   if (request.method == "PATCH" && !is_merge_patch(request)) {
     net::HttpResponse refused = refusal(no_merge_patch(request.headers.get("Content-Type")));
     refused.headers.add("Accept-Patch", std::string(kMergePatch));
     return refused;
   }
-  if (request.body.size() > kConfigBytesMax) {
-    return refusal(bad_config({ErrorCode::kBadConfig, "it has more than 1 MiB", {}}));
+  const bool is_patch = request.method == "PATCH";
+  if (request.body.size() > (is_patch ? kPatchBytesMax : kConfigBytesMax)) {
+    return refusal(
+        bad_config({ErrorCode::kBadConfig,
+                    is_patch ? "it has more than 64 KiB" : "it has more than 1 MiB", "body"}));
   }
   const std::string from = access::address_of(request);
   std::lock_guard lock(mutex_);
   const auto refused = [&](const api::ApiError& error) {
-    if (dry_run != "true") audit_refusal(who, from, error);
+    if (!*tries) audit_refusal(who, from, error);
     return refusal(error);
   };
-  const Result<std::string> before = base::read_file(file_, kConfigBytesMax);
   const std::string_view wanted = request.headers.get("If-Match");
-  if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) {
-    return refused(changed_meanwhile());
-  }
-  const Result<std::string> text = text_asked(request, before);
-  if (!text.ok()) return refused(bad_edit(text.error()));
-  if (dry_run == "true") return try_out(*text, before);
+  const bool may_again = wanted.empty() && (is_patch || request.method == "DELETE");
   const bool is_revert = request.method == "POST";
-  return put_in_force(
-      *text,
-      {.who = who, .from = from, .reverts_to = is_revert ? history_path(request.path)->number : 0});
+  for (int left = may_again ? kTriesMax : 1; left > 0; --left) {
+    const Result<std::string> before = base::read_file(file_, kConfigBytesMax);
+    if (!wanted.empty() && (!before.ok() || wanted != etag_of(*before))) break;
+    const Result<std::string> text = text_asked(request, before);
+    if (!text.ok()) return refused(bad_edit(text.error()));
+    if (*tries) return try_out(*text, before);
+    std::optional<net::HttpResponse> answer =
+        put_in_force(*text, before,
+                     {.who = who,
+                      .from = from,
+                      .reverts_to = is_revert ? history_path(request.path)->number : 0});
+    if (answer) return *std::move(answer);
+  }
+  return refused(changed_meanwhile());
 }
 
-net::HttpResponse GatewayReload::put_in_force(const std::string& text, Change change) {
+std::optional<net::HttpResponse> GatewayReload::put_in_force(const std::string& text,
+                                                             const Result<std::string>& was,
+                                                             Change change) {
   const std::string before = gateway_.effective_config();
   change.before = before;
   // All that can fail comes before the file is another one.
@@ -612,15 +644,16 @@ net::HttpResponse GatewayReload::put_in_force(const std::string& text, Change ch
     audit(change);
     return refusal(bad_config(read.error()));
   }
-  if (const auto error = write_in_place(text)) {
+  const std::variant<Stamp, api::ApiError> written = write_in_place(text, was);
+  if (const auto* error = std::get_if<api::ApiError>(&written)) {
+    if (error->status == changed_meanwhile().status) return std::nullopt;
     log_.warning(fmt::format("{}'s configuration: {}", change.who, error->message));
     change.error = error->code;
     audit(change);
     return refusal(*error);
   }
-  take(*std::move(read));
+  take(*std::move(read), std::get<Stamp>(written));
   note(fmt::format("{}'s", change.who), {});
-  read_ = seen_ = stamps();
   log_.info(fmt::format("{} has replaced the configuration", change.who));
   remember(text, change);
   audit(change);
@@ -651,10 +684,11 @@ bool GatewayReload::is_writable() const {
 }
 
 // The new file takes the place of what a link leads to, with its mode.
-std::optional<api::ApiError> GatewayReload::write_in_place(const std::string& text) const {
+std::variant<GatewayReload::Stamp, api::ApiError> GatewayReload::write_in_place(
+    const std::string& text, const Result<std::string>& was) const {
   const std::string file = whole_file();
   const std::string fresh = file + ".new";
-  if (const Result<void> written = base::write_file(fresh, text); !written.ok()) {
+  if (const Result<void> written = base::write_private_file(fresh, text); !written.ok()) {
     const std::string& why = written.error().message;
     const size_t reason = why.rfind(": ");
     return not_writable(file, reason == std::string::npos ? why : why.substr(reason + 2));
@@ -665,39 +699,50 @@ std::optional<api::ApiError> GatewayReload::write_in_place(const std::string& te
   }
   // What is said to be in force is there after a loss of power, too.
   const Result<void> on_disk = base::sync_path(fresh);
+  const Stamp stamp = stamp_of(fresh);
+  // Whoever has edited it by hand meanwhile loses nothing.
+  if (!is_same(base::read_file(file_, kConfigBytesMax), was)) {
+    ::unlink(fresh.c_str());
+    return changed_meanwhile();
+  }
   if (on_disk.ok() && ::rename(fresh.c_str(), file.c_str()) == 0) {
     const Result<void> named = base::sync_name(file);
     if (!named.ok()) log_.warning(named.error().message);
-    return std::nullopt;
+    return stamp;
   }
   const std::string why = on_disk.ok() ? std::strerror(errno) : on_disk.error().message;
   ::unlink(fresh.c_str());
   return not_writable(file, why);
 }
 
+// What each file has from its stamp on is read anew later: the stamps come first.
 Result<GatewayReload::Read> GatewayReload::read_whole(const std::string& text) {
+  Read read{.keys = stamp_of(keys_file_), .workers = stamp_of(workers_file_)};
   TRY_ASSIGN(gateway::GatewayConfig config, gateway::complete_gateway_config(text, file_, rules_));
+  if (config.keys_file != keys_file_ || config.workers_file != workers_file_) {
+    read.keys = stamp_of(config.keys_file);
+    read.workers = stamp_of(config.workers_file);
+    TRY_ASSIGN(config, gateway::complete_gateway_config(text, file_, rules_));
+  }
   if (!keys_file_.empty() && config.keys_file.empty()) return keys_gone();
-  TRY_ASSIGN(Read read, gateway_options(std::move(config), texts_));
-  if (gate_.asks() && read.operators.empty()) return operators_gone();
+  TRY_ASSIGN(read.options, gateway_options(config, texts_));
+  TRY(check_(config, read.options.operators));
   return read;
 }
 
-Result<void> GatewayReload::try_reload(const std::string& text) {
+Result<void> GatewayReload::try_reload(const std::string& text, const Stamp& stamp) {
   TRY_ASSIGN(Read read, read_whole(text));
-  take(std::move(read));
+  take(std::move(read), stamp);
   return {};
 }
 
 // Cannot fail: it has been read whole.
-void GatewayReload::take(Read read) {
-  gateway::Gateway::Options& options = read.gateway;
-  gate_.set_keys(std::move(read.operators));
-  if (keys_file_ != options.config.keys_file || workers_file_ != options.config.workers_file) {
-    keys_file_ = options.config.keys_file;
-    workers_file_ = options.config.workers_file;
-    read_ = seen_ = stamps();
-  }
+void GatewayReload::take(Read read, const Stamp& stamp) {
+  gateway::Gateway::Options& options = read.options.gateway;
+  gate_.set_keys(std::move(read.options.operators));
+  keys_file_ = options.config.keys_file;
+  workers_file_ = options.config.workers_file;
+  read_ = seen_ = {stamp, read.keys, read.workers};
   const std::vector<std::string_view> kept =
       gateway_.reload(std::move(options.config), std::move(options.keys), std::move(options.texts));
   last_.takes_new_start.assign(kept.begin(), kept.end());

@@ -5,13 +5,16 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "access/admin_gate.h"
+#include "access/operator_keys.h"
 #include "api/error.h"
 #include "apps/gateway_options.h"
 #include "base/clock.h"
@@ -25,11 +28,16 @@ namespace pelton::apps {
 
 class GatewayReload {
  public:
+  // What a start looks at beyond the file's own rules: a change that the next start would refuse is
+  // refused, too.
+  using StartCheck = std::function<Result<void>(const gateway::GatewayConfig& config,
+                                                const access::OperatorKeys& operators)>;
   // All outlive it. `config` is what the gateway has been started with.
   // `gate`: of the operator's listener, which hears of other keys.
   GatewayReload(std::string file, const gateway::ConfigRules& rules,
-                const gateway::GatewayConfig& config, TextsByFile texts, gateway::Gateway& gateway,
-                access::AdminGate& gate, const base::Clock& clock, base::Log& log);
+                const gateway::GatewayConfig& config, TextsByFile texts, StartCheck check,
+                gateway::Gateway& gateway, access::AdminGate& gate, const base::Clock& clock,
+                base::Log& log);
 
   // Any thread. `why`: as the log has it, "SIGHUP".
   void reload(std::string_view why);
@@ -47,8 +55,9 @@ class GatewayReload {
   // replaces the file and is in force: {"changes":[{"change":"added","kind":"pool","name":"b",
   // "value":""}],"takes_new_start":[...]}; with ?dry_run=true nothing is written, and it is only
   // said what would be: these, "same": whether it is the file as it is, "file": what the text comes
-  // to with all that it leaves out, and "writable": whether the file may be written here. PATCH
-  // takes a merge patch of JSON (gateway/config_patch.h). GET, PUT, PATCH and DELETE
+  // to with all that it leaves out, and "writable": whether the file may be written here. Where
+  // somebody else has changed the file meanwhile it stays (412 config_changed). PATCH takes a merge
+  // patch of JSON (gateway/config_patch.h). GET, PUT, PATCH and DELETE
   // /v1/config/KIND/NAME: of one object of the file (gateway/config_edit.h), and /v1/config/KIND
   // where there is one of that kind: the same, with all else as it stands. ?form=json: what the
   // file says, as a patch is of it. ?form=effective: what is in force, and ?form=file what the file
@@ -74,14 +83,21 @@ class GatewayReload {
   static Stamp stamp_of(const std::string& file);
   Stamps stamps() const { return {stamp_of(file_), stamp_of(keys_file_), stamp_of(workers_file_)}; }
   // A text that is right, with all that it names read.
-  using Read = GatewayOptions;
+  struct Read {
+    GatewayOptions options = {};
+    Stamp keys;  // of these files before they were read
+    Stamp workers;
+  };
   Result<Read> read_whole(const std::string& text);
-  void take(Read options);
-  Result<void> try_reload(const std::string& text);
+  // `stamp`: of the configuration's file with that text.
+  void take(Read read, const Stamp& stamp);
+  Result<void> try_reload(const std::string& text, const Stamp& stamp);
   std::string whole_file() const;
   bool is_writable() const;
-  // None: it is the file now. A 409 otherwise, and the file is as it was.
-  std::optional<api::ApiError> write_in_place(const std::string& text) const;
+  // Its stamp: it is the file now. Otherwise the file is as it was: a 409, or a 412 where it is not
+  // what it `was` when the change was computed.
+  std::variant<Stamp, api::ApiError> write_in_place(const std::string& text,
+                                                    const Result<std::string>& was) const;
   void look();
   net::HttpResponse try_out(const std::string& text, const Result<std::string>& before);
   // `before`: what was in force, as the file would say it.
@@ -92,7 +108,9 @@ class GatewayReload {
     std::string_view before = {};
     std::string_view error = {};  // empty: it is in force
   };
-  net::HttpResponse put_in_force(const std::string& text, Change change);
+  // None: the file is not what it `was` any more, and stays.
+  std::optional<net::HttpResponse> put_in_force(const std::string& text,
+                                                const Result<std::string>& was, Change change);
   Result<std::string> text_asked(const net::HttpRequest& request,
                                  const Result<std::string>& before) const;
   net::HttpResponse read_page(const net::HttpRequest& request) const;
@@ -108,6 +126,7 @@ class GatewayReload {
 
   const std::string file_;
   const gateway::ConfigRules rules_;
+  const StartCheck check_;
   gateway::Gateway& gateway_;
   access::AdminGate& gate_;
   const base::Clock& clock_;

@@ -86,7 +86,7 @@ void DemandCount::answer(const std::shared_ptr<net::Exchange>& exchange, int64_t
 }
 
 bool ScalingExchange::handle(const net::HttpRequest& request,
-                             const std::shared_ptr<net::Exchange>& exchange) {
+                             const std::shared_ptr<net::Exchange>& exchange, std::string_view who) {
   const bool is_order = request.path == "/v1/autoscaler/exchange";
   const bool is_demand = request.path == "/v1/autoscaler/demand";
   if (!is_order && !is_demand) return false;
@@ -98,18 +98,36 @@ bool ScalingExchange::handle(const net::HttpRequest& request,
         std::clamp<int64_t>(number_of(request.query, "wait_ms"), 0, kWaitMax_ms);
     demand_.answer(exchange, number_of(request.query, "after"), std::chrono::milliseconds(wait_ms));
   } else {
-    exchange->send(this->exchange(request));
+    exchange->send(this->exchange(request, who));
   }
   return true;
 }
 
-net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
+// Why it is no autoscaler's of this gateway; empty: it is.
+std::string ScalingExchange::not_ours(const launch::ExchangeOrder& order) const {
+  if (launch::OrderFence::is_ahead(order.epoch, clock_.unix_ms())) {
+    return fmt::format("epoch {} is more than a day ahead of this machine's clock", order.epoch);
+  }
+  for (const auto* const some : {&order.launched, &order.draining, &order.released}) {
+    for (const launch::ScaledFleet::Address& one : *some) {
+      if (gateway_.scales(one.pool)) continue;
+      return fmt::format("pool '{}' has no [pool.scale] here: its workers are not an autoscaler's",
+                         one.pool.substr(0, 100));
+    }
+  }
+  return {};
+}
+
+net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request, std::string_view who) {
   // A page that an operator looks at may not command the fleet.
   if (!request.headers.get("Origin").empty()) {
     return refusal(403, "forbidden_origin", "replicas are not commanded by pages in a browser");
   }
   Result<launch::ExchangeOrder> order = launch::parse_order_body(request.body);
   if (!order.ok()) return refusal(400, "invalid_exchange", order.error().message);
+  if (std::string why = not_ours(*order); !why.empty()) {
+    return refusal(400, "invalid_exchange", std::move(why));
+  }
   {
     std::lock_guard lock(mutex_);
     if (!fence_.takes(order->epoch, clock_.now_ns())) {
@@ -118,7 +136,7 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request) {
     }
     keep_unknown(*order);
     apply(*order);
-    audit(request, *order);
+    audit(request, who, *order);
     last_ = *order;
   }
   launch::ExchangeReport report;
@@ -141,15 +159,15 @@ void ScalingExchange::keep_unknown(launch::ExchangeOrder& order) const {
   std::ranges::copy_if(last_.released, std::back_inserter(order.released), is_unknown);
 }
 
-// Where it sends requests and where no longer, as far as that is another than it was: whoever
-// reaches this listener may say so.
-void ScalingExchange::audit(const net::HttpRequest& request,
+// Where it sends requests and where no longer, as far as that is another than it was.
+void ScalingExchange::audit(const net::HttpRequest& request, std::string_view who,
                             const launch::ExchangeOrder& order) const {
   if (gateway_.audit() == nullptr) return;
   using Addresses = std::vector<launch::ScaledFleet::Address>;
-  access::AuditEvent event{.who = fmt::format("autoscaler {}", order.epoch),
+  access::AuditEvent event{.who = std::string(who),
                            .from = access::address_of(request),
                            .what = "scale",
+                           .target = fmt::format("autoscaler {}", order.epoch),
                            .result = "done"};
   const auto add_missing = [&](std::string_view words, const Addresses& some,
                                const Addresses& others) {

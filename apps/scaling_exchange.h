@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -45,13 +46,17 @@ class ScalingExchange {
       : gateway_(gateway), demand_(demand), clock_(clock) {}
 
   // Whether the request is one of these pages; then it has been, or will be, answered.
-  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+  // `who` asks, as the audit log has it.
+  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+              std::string_view who);
 
  private:
-  net::HttpResponse exchange(const net::HttpRequest& request);
+  net::HttpResponse exchange(const net::HttpRequest& request, std::string_view who);
+  std::string not_ours(const launch::ExchangeOrder& order) const;
   void keep_unknown(launch::ExchangeOrder& order) const;  // under mutex_, as the next
   void apply(const launch::ExchangeOrder& order);
-  void audit(const net::HttpRequest& request, const launch::ExchangeOrder& order) const;
+  void audit(const net::HttpRequest& request, std::string_view who,
+             const launch::ExchangeOrder& order) const;
 
   gateway::Gateway& gateway_;
   DemandCount& demand_;

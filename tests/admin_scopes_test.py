@@ -123,9 +123,9 @@ class Scopes(unittest.TestCase):
         self.assertEqual(self.state(), before)
         may = self.walk(known)
         commands = {path for method, path in may["operate"] - may["view"] if method == "POST"}
-        self.assertTrue({"/v1/workers/one/drain", "/v1/rollouts/v2/promote", "/v1/autoscaler/exchange"} <= commands, commands)
+        self.assertTrue({"/v1/workers/one/drain", "/v1/rollouts/v2/promote"} <= commands, commands)
         self.assertTrue({("PUT", "/v1/config"), ("PATCH", "/v1/config"), ("DELETE", "/v1/config/pool/a"), ("POST", "/v1/config/history/1/revert"),
-                         ("POST", "/v1/erase_tenant?tenant=acme")} <= may["admin"] - may["operate"])
+                         ("POST", "/v1/erase_tenant?tenant=acme"), ("POST", "/v1/autoscaler/exchange")} <= may["admin"] - may["operate"])
 
     def test_a_verb_brings_its_key_along_and_the_audit_log_its_name(self):
         log, key = self.folder / "audit.jsonl", self.folder / "audit.key"
@@ -158,6 +158,10 @@ class Scopes(unittest.TestCase):
         self.assertEqual(self.ask("POST", f"/v1/workers/{worker}/undrain", Cookie=cookie)[0], 401)
         # Keys that are gone are so from the next reading on; none at all are refused.
         self.assertEqual(self.ask("PATCH", "/v1/config", "admin", '{"gateway": {"keys_file": null}}', **{"Content-Type": "application/merge-patch+json"})[0], 400)
+        # Nor is a configuration that the next start would refuse.
+        status, text = self.ask("PATCH", "/v1/config", "admin", '{"gateway": {"admin": null}}', **{"Content-Type": "application/merge-patch+json"})
+        self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "admin-keys"), text)
+        self.assertIn("no 'admin' listener", text)
         gateway.end(15)
         shown = subprocess.run([gateway_fixture.BINARY, "audit", "show", log, "--key-file", key, "--json"], capture_output=True, text=True, timeout=30, check=False)
         lines = [json.loads(line) for line in shown.stdout.splitlines()]

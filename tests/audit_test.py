@@ -163,6 +163,7 @@ class Audit(unittest.TestCase):
         route = ('[[pool]]\nname = "b"\nmodel = "m"\n[[route]]\nmodel = "m"\nto = [{pool = "a"}, {pool = "b"}]\n[route.rollout]\nname = "v2"\narm = "b"\n'
                  'steps = [1, 100]\n')
         beginning = f'[gateway]\nrollouts_file = "{self.folder / "rollouts.json"}"\n'
+        route += '[[pool]]\nname = "s"\nmodel = "s"\n[pool.scale]\n'
         self.config.write_text(self.text(1).replace("[gateway]\n", beginning) + route)
         self.gateway()
 
@@ -180,7 +181,7 @@ class Audit(unittest.TestCase):
         status, text, headers = ask("POST", "/console/session", json.dumps({"key": secret}))
         self.assertEqual(status, 200, text)
         signed = {"Cookie": headers["Set-Cookie"].split(";")[0], "X-Pelton-Token": json.loads(text)["token"]}
-        order = {"epoch": 5, "launched": [{"pool": "a", "host": "127.0.0.1", "port": 4}], "draining": [], "released": [], "pools": []}
+        order = {"epoch": 5, "launched": [{"pool": "s", "host": "127.0.0.1", "port": 4}], "draining": [], "released": [], "pools": []}
         whole = self.text(2).replace("[gateway]\n", beginning) + route
         played = [("POST", f"/v1/workers/{name}/{word}", None, {}, word, worker, "an operator") for word in ("drain", "move", "undrain", "eject", "restore")]
         played += [("POST", f"/console/workers/{name}/{word}", None, signed, word, worker, "ann") for word in ("drain", "undrain")]
@@ -188,7 +189,7 @@ class Audit(unittest.TestCase):
                    for below, more, who in (("/v1", {}, "an operator"), ("/console", signed, "ann")) if (word, below) != ("resume", "/v1")]
         played += [("POST", "/v1/reset_prefix_cache?tenant=acme", None, {}, "POST", "/v1/reset_prefix_cache?tenant=acme", "an operator"),
                    ("POST", "/v1/erase_tenant?tenant=acme", None, {}, "POST", "/v1/erase_tenant?tenant=acme", "an operator"),
-                   ("POST", "/v1/autoscaler/exchange", json.dumps(order), {}, "scale", "", "autoscaler 5"),
+                   ("POST", "/v1/autoscaler/exchange", json.dumps(order), {}, "scale", "autoscaler 5", "an operator"),
                    ("PUT", "/v1/config", whole, {}, "configure", str(self.config), "an operator"),
                    ("PUT", "/console/config", whole.replace("retries = 2", "retries = 3"), signed, "configure", str(self.config), "ann"),
                    ("PUT", "/v1/config/tenant/acme", '[[tenant]]\nname = "acme"\n', {}, "configure", str(self.config), "an operator"),

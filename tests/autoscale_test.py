@@ -512,7 +512,7 @@ class Autoscale(unittest.TestCase):
     def test_an_older_autoscaler_is_obeyed_no_longer(self):
         fleet = self.scaled(apart=True)
         fleet.wait(lambda: "desired_replicas" in ask(fleet.scaler_port, "GET", "/metrics")[1])
-        newer = {"epoch": 1 << 50, "launched": [], "draining": [], "pools": []}
+        newer = {"epoch": int(time.time() * 1000) + 3_600_000, "launched": [], "draining": [], "pools": []}
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)
         self.assertEqual(status, 200, text)
         fleet.scaler.process.wait(30)
@@ -521,6 +521,13 @@ class Autoscale(unittest.TestCase):
         ask(fleet.admin, "POST", "/v1/autoscaler/exchange", newer)  # it speaks, so an older one is refused
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, "epoch": 5})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (409, "superseded"), text)
+        ahead = int(time.time() * 1000) + 90_000_000
+        address = {"host": "127.0.0.1", "port": 4}
+        for wrong, why in (({"epoch": ahead}, "ahead of"), ({"epoch": (1 << 52) + ahead}, "ahead of"), ({"launched": [{"pool": "elsewhere", **address}]}, "'elsewhere'"),
+                           ({"draining": [{"pool": "elsewhere", **address}]}, "'elsewhere'")):
+            status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, **wrong})
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_exchange"), text)
+            self.assertIn(why, text)
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {"epoch": "now"})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_exchange"), text)
 

@@ -243,6 +243,48 @@ class Apply(unittest.TestCase):
         self.assertEqual(self.patch({"gateway": {"threads": 3}})[0], 200)
         self.assertIn("retries = ", self.config.read_text())
 
+    def test_a_change_with_a_word_that_is_none_is_not_made(self):
+        whole = self.head + POOLS
+        for query in ("dryrun=true", "dry_run=true&dryrun=true", "dry_run=true&dry_run=false", "dry_run=", "dry_run=%zz", "form=json"):
+            for method, path, body in (("PUT", "/v1/config", whole + "# x\n"), ("DELETE", "/v1/config/pool/b", None), ("POST", "/v1/config/history/1/revert", None)):
+                self.assertEqual(self.ask(method, f"{path}?{query}", body)[0], 400, (method, path, query))
+            self.assertEqual(self.patch({"gateway": {"retries": 4}}, f"/v1/config?{query}")[0], 400, query)
+        self.assertEqual(self.patch({"gateway": {"tls_cert": "x" * (64 << 10)}})[0], 400)
+        self.assertEqual(self.config.read_text(), whole)
+
+    def save(self, old, new):
+        """As an editor does."""
+        text = self.config.read_text()
+        fresh = self.folder / "gateway.toml.hand"
+        fresh.write_text(text.replace(old, new))
+        fresh.rename(self.config)
+
+    def in_force(self, line):
+        end = time.monotonic() + 15
+        while line not in self.ask("GET", "/v1/config?form=effective")[1].splitlines():
+            self.assertLess(time.monotonic(), end, f"{line}: {self.ask('GET', '/v1/config/state')[1]}")
+            time.sleep(0.1)
+
+    def test_a_hand_that_saves_beside_a_change_loses_nothing(self):
+        # A tokenizer takes a while to read: the file is another one before the change is done.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            patched = pool.submit(self.patch, {"pool": {"a": {"tokenizer": str(gateway_fixture.BOX)}}})
+            time.sleep(0.05)
+            self.save("# operators\n", "# operators\ndrain_seconds = 7\n")
+            self.assertEqual(patched.result()[0], 200)
+        self.assertIn("drain_seconds = 7\n", self.config.read_text())
+        self.in_force("drain_seconds = 7")
+        # One who saves as soon as the new file is there is heard.
+        for seconds in range(8, 12):
+            before = self.config.stat().st_ino
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                patched = pool.submit(self.patch, {"gateway": {"retries": seconds}})
+                while self.config.stat().st_ino == before:
+                    pass
+                self.save(f"drain_seconds = {seconds - 1}\n", f"drain_seconds = {seconds}\n")
+                self.assertEqual(patched.result()[0], 200)
+            self.in_force(f"drain_seconds = {seconds}")
+
     def test_a_change_is_taken_back_by_its_number(self):
         whole = self.head + POOLS
         self.assertEqual(self.patch({"gateway": {"retries": 3}})[0], 200)

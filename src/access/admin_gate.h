@@ -1,7 +1,7 @@
 // Who may ask what of an admin listener, by the role of the key that a request carries. Where keys
 // are asked for, a request without an operator's is refused (401). Where none is, anybody who
 // reaches the listener may everything, but a key with a role is held to that role there too: a
-// viewer's changes nothing anywhere. Any thread.
+// viewer's changes nothing at such a listener. Any thread.
 #pragma once
 
 #include <atomic>

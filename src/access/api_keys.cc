@@ -160,6 +160,7 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
       principal.weight = *weight;
     }
   }
+  bool has_role = false;
   for (; next < words.size(); ++next) {
     if (is_scope(words[next])) continue;
     if (!is_setting(words[next])) {
@@ -169,6 +170,7 @@ Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& w
     if (words[next].starts_with("role=")) {
       const std::optional<OperatorRole> role = role_word(words[next]);
       if (!role) return bad("'role' is 'view', 'operate', 'admin' or is not said");
+      if (std::exchange(has_role, true)) return bad("'role' is there twice");
       principal.is_admin = *role == OperatorRole::kAdmin;
       continue;
     }

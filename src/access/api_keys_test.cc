@@ -82,6 +82,7 @@ TEST(ApiKeys, RefusesByLineAndNeverShowsAKey) {
       {"secret Region=eu", "keys:1: 'Region=' is none of"},
       {"secret a regoin=eu", "keys:1: 'regoin=' is none of"},
       {"secret a 1 role=root", "keys:1: 'role' is 'view'"},
+      {"secret a role=view role=admin", "keys:1: 'role' is there twice"},
       {"ok\nsecret a 0", "keys:2: a weight"},
       {"secret a -1", "weight"},
       {"secret a nan", "weight"},

@@ -25,7 +25,8 @@ constexpr std::array<AdminScope, 18> kScopes = {{
     {"POST", "/v1/workers/*", kOperate},
     {"POST", "/v1/rollouts/*", kOperate},
     {"POST", "/v1/reset_prefix_cache", kOperate},
-    {"POST", "/v1/autoscaler/exchange", kOperate},
+    // Says where requests are sent, with their keys.
+    {"POST", "/v1/autoscaler/exchange", kAdmin},
     {"POST", "/v1/erase_tenant", kAdmin},
     {"PUT", "/v1/config*", kAdmin},
     {"PATCH", "/v1/config*", kAdmin},

@@ -29,6 +29,8 @@ TEST(AdminScopes, AreByWhatARequestChanges) {
   EXPECT_EQ(needed("PATCH", "/v1/config/pool/a"), kAdmin);
   EXPECT_EQ(needed("POST", "/v1/config/history/3/revert"), kAdmin);
   EXPECT_EQ(needed("POST", "/v1/erase_tenant"), kAdmin);
+  EXPECT_EQ(needed("POST", "/v1/autoscaler/exchange"), kAdmin);
+  EXPECT_EQ(needed("GET", "/v1/autoscaler/demand"), kView);
   EXPECT_EQ(needed("POST", "/v1/what_nobody_has_thought_of"), kAdmin);
   EXPECT_EQ(needed("GET", "/v1/what_nobody_has_thought_of"), kView);
 }

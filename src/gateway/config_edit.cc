@@ -50,7 +50,8 @@ std::vector<Slice> slices_of(std::string_view text) {
   Slice comment;  // the first line of the comment above
   bool has_comment = false;
   int line_number = 1;
-  for (size_t at = 0; at < text.size(); ++line_number) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // of UTF-8, before the first line
+  for (size_t at = text.starts_with(kMark) ? kMark.size() : 0; at < text.size(); ++line_number) {
     const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
     const std::string_view line = text.substr(at, end - at);
     const std::optional<Header> header = header_of(line);
@@ -176,16 +177,26 @@ Result<std::string> with_object(std::string_view text, const std::string& file,
   }
   TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
   TRY_ASSIGN(const std::optional<size_t> at, find(parts, place, file));
-  const std::string own = own_text(without_blank_lines(object));
+  std::string own = own_text(without_blank_lines(object));
+  if (own.ends_with('\r')) own.pop_back();
   if (!at) {
+    const std::string end(line_end(text));
     std::string whole(text);
-    if (!whole.empty()) whole += whole.ends_with('\n') ? "\n" : "\n\n";
-    return whole + own + "\n";
+    if (!whole.empty()) whole += whole.ends_with('\n') ? end : end + end;
+    return whole + own + end;
   }
   // What stands between it and the next one stays.
   const std::string_view before = parts[*at].text;
-  return joined(parts, 0, *at) + own + std::string(before.substr(end_of(before))) +
+  size_t end = end_of(before);
+  if (end > 0 && before[end - 1] == '\r') --end;
+  return joined(parts, 0, *at) + own + std::string(before.substr(end)) +
          joined(parts, *at + 1, parts.size());
+}
+
+std::string_view line_end(std::string_view text) {
+  const size_t feed = text.find('\n');
+  const bool is_two = feed != std::string_view::npos && feed > 0 && text[feed - 1] == '\r';
+  return is_two ? "\r\n" : "\n";
 }
 
 std::string own_text(std::string_view object) {

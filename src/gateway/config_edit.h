@@ -24,6 +24,8 @@ Result<std::vector<ConfigPart>> config_parts(std::string_view text, const std::s
 
 // Of such a part's text, or any, what is the object: without what stands between it and the next.
 std::string own_text(std::string_view object);
+// What its first line ends with: "\n" or "\r\n".
+std::string_view line_end(std::string_view text);
 
 struct ConfigPlace {
   std::string kind;

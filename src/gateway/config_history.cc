@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "base/private_file.h"
 
 namespace pelton::gateway {
 namespace {
@@ -62,7 +64,11 @@ ConfigHistory::ConfigHistory(std::string file) : file_(std::move(file)) {
 
 void ConfigHistory::read() {
   const Result<std::string> text = base::read_file(file_, kFileBytesMax);
-  if (!text.ok()) return;
+  if (!text.ok()) {
+    is_foreign_ = text.error().code != ErrorCode::kNotFound;
+    if (is_foreign_) error_ = text.error().message;
+    return;
+  }
   file_bytes_ = text->size();
   for (size_t at = 0; at < text->size();) {
     const size_t end = text->find('\n', at);
@@ -70,12 +76,17 @@ void ConfigHistory::read() {
     std::optional<Entry> entry = entry_of(std::string_view(*text).substr(at, end - at));
     at = end + 1;
     if (!entry || entry->number <= last_number_) continue;
+    if (entry->number > kNumberMax) {
+      is_foreign_ = true;
+      error_ = fmt::format("{}: number {} is beyond {}", file_, entry->number, kNumberMax);
+      continue;
+    }
     last_number_ = entry->number;
     text_bytes_ += entry->text.size();
     entries_.push_back(*std::move(entry));
     drop_old();
   }
-  if (!text->empty() && !text->ends_with('\n')) write_all();
+  if (!is_foreign_ && !text->empty() && !text->ends_with('\n')) write_all();
 }
 
 void ConfigHistory::note(Entry entry) {
@@ -88,7 +99,7 @@ void ConfigHistory::note(Entry entry) {
   text_bytes_ += entry.text.size();
   entries_.push_back(std::move(entry));
   drop_old();
-  if (file_.empty()) return;
+  if (file_.empty() || is_foreign_) return;
   const std::string line = line_of(entries_.back());
   if (error_.empty() && file_bytes_ + line.size() <= kFileBytesMax) {
     append(line);
@@ -108,10 +119,9 @@ void ConfigHistory::drop_old() {
 void ConfigHistory::write_all() {
   std::string all;
   for (const Entry& entry : entries_) all += line_of(entry);
-  const Result<void> written = base::write_file(file_, all);
+  const Result<void> written = base::write_private_file(file_, all);
   error_ = written.ok() ? std::string() : written.error().message;
   if (!written.ok()) return;
-  ::chmod(file_.c_str(), 0600);  // its owner may: it has just been written
   file_bytes_ = all.size();
 }
 
@@ -120,7 +130,7 @@ void ConfigHistory::append(const std::string& line) {
   const base::Descriptor file(
       ::open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
   const bool is_whole =
-      file.get() >= 0 &&
+      file.get() >= 0 && ::fchmod(file.get(), 0600) == 0 &&
       ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
       ::fdatasync(file.get()) == 0;
   if (!is_whole) return write_all();

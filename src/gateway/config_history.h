@@ -1,7 +1,8 @@
 // What a gateway's configuration file has said, one text after the other, so that a change can be
 // taken back: the last kEntriesMax texts, and of these no more than kBytesMax. They are kept in a
 // file of JSON lines beside it (0600), and go on behind what stands there after a new start; where
-// that file cannot be written they are kept in memory. One thread's at a time.
+// that file cannot be written they are kept in memory, and where it is there and cannot be read it
+// is never replaced. One thread's at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ class ConfigHistory {
  public:
   static constexpr size_t kEntriesMax = 100;
   static constexpr size_t kBytesMax = size_t{16} << 20;
-  static constexpr size_t kChangesMax = 64;  // lines of an entry
+  static constexpr size_t kChangesMax = 64;                // lines of an entry
+  static constexpr int64_t kNumberMax = int64_t{1} << 53;  // what JSON's readers count to
 
   struct Entry {
     int64_t number = 0;  // 1 is the first one; none is used twice
@@ -57,6 +59,7 @@ class ConfigHistory {
   size_t text_bytes_ = 0;  // of entries_
   size_t file_bytes_ = 0;
   std::string error_;
+  bool is_foreign_ = false;  // what the file says is not known: it stays as it is
 };
 
 }  // namespace pelton::gateway

@@ -116,6 +116,42 @@ TEST(ConfigHistory, WhereNothingMayBeWrittenItIsKeptInMemory) {
   EXPECT_EQ(nowhere.find(1)->text, "a");
 }
 
+// What is there and is not known is not written over: it is somebody's.
+TEST(ConfigHistory, AFileThatCannotBeReadStaysAsItIs) {
+  const Folder folder;
+  const std::string far = R"({"n":9223372036854775807,"text":"x"})"
+                          "\n";
+  ASSERT_TRUE(base::write_file(folder.file(), R"({"n":3,"text":"w"})"
+                                              "\n" +
+                                                  far + "half")
+                  .ok());
+  {
+    ConfigHistory history(folder.file());
+    EXPECT_FALSE(history.is_on_disk());
+    EXPECT_NE(history.error().find("9223372036854775807"), std::string::npos) << history.error();
+    for (size_t i = 0; i < 3; ++i) history.note(entry("a" + std::to_string(i)));
+    EXPECT_FALSE(history.is_on_disk());
+    EXPECT_EQ(history.find(3)->text, "w");
+    EXPECT_EQ(history.find(6)->text, "a2");
+  }
+  EXPECT_TRUE(base::read_file(folder.file())->ends_with(far + "half"));
+  // Longer than any that is written here.
+  std::filesystem::resize_file(folder.file(), size_t{65} << 20);
+  ConfigHistory large(folder.file());
+  large.note(entry("a"));
+  EXPECT_FALSE(large.is_on_disk());
+  EXPECT_NE(large.error(), "");
+  EXPECT_EQ(large.find(1)->text, "a");
+  EXPECT_EQ(std::filesystem::file_size(folder.file()), size_t{65} << 20);
+  // What is no file at all.
+  std::filesystem::remove(folder.file());
+  std::filesystem::create_directory(folder.file());
+  ConfigHistory none(folder.file());
+  none.note(entry("a"));
+  EXPECT_FALSE(none.is_on_disk());
+  EXPECT_TRUE(std::filesystem::is_directory(folder.file()));
+}
+
 // Edits, patches, reverts and new starts in any order: each number has the text that it had, and
 // the revert to the first one is that text byte for byte.
 TEST(ConfigHistory, RandomEditsAndRevertsEndByteEqual) {

@@ -43,17 +43,28 @@ bool is_header(std::string_view line) {
 
 // Of a line by itself the comment behind its value, with the blanks before it.
 std::string_view comment_behind(std::string_view line) {
-  char quote = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (quote == '"' && line[i] == '\\') {
-      ++i;
-    } else if (quote != 0) {
-      if (line[i] == quote) quote = 0;
-    } else if (line[i] == '"' || line[i] == '\'') {
-      quote = line[i];
-    } else if (line[i] == '#') {
+  std::string_view open;  // the quotes of the text that it is within
+  for (size_t i = 0; i < line.size();) {
+    const std::string_view rest = line.substr(i);
+    const char first = rest.front();
+    if (!open.empty()) {
+      if (rest.starts_with(open)) {
+        i += open.size();
+        // Of a text that ends with quotes.
+        while (open.size() == 3 && i < line.size() && line[i] == first) ++i;
+        open = {};
+      } else {
+        i += first == '\\' && open.front() == '"' ? 2 : 1;
+      }
+    } else if (first == '"' || first == '\'') {
+      const bool is_long = rest.starts_with(R"(""")") || rest.starts_with("'''");
+      open = rest.substr(0, is_long ? 3 : 1);
+      i += open.size();
+    } else if (first == '#') {
       const size_t value_end = line.substr(0, i).find_last_not_of(" \t");
       return line.substr(value_end == std::string_view::npos ? 0 : value_end + 1);
+    } else {
+      ++i;
     }
   }
   return {};
@@ -268,12 +279,25 @@ bool says(const std::string& text, const std::string& kind, const Json& object) 
   return read != nullptr && is_same_json(json_of(*read), object);
 }
 
-Result<std::string> edited(const std::string& own, const std::string& kind, const TomlNode& object,
+// Lines that end as those of a file do, where that says the same.
+std::string with_line_ends(std::string text, std::string_view end, const std::string& kind,
                            const Json& now) {
+  if (end == "\n") return text;
+  std::string ended;
+  for (const char c : text) {
+    if (c == '\n' && !ended.ends_with('\r')) ended += '\r';
+    ended += c;
+  }
+  return says(ended, kind, now) ? ended : text;
+}
+
+// `end`: of the file's lines.
+Result<std::string> edited(const std::string& own, const std::string& kind, const TomlNode& object,
+                           const Json& now, std::string_view end) {
   ObjectLines lines(own + "\n", kind, object);
   if (lines.edit(json_of(object), now)) {
     std::string text = lines.text();
-    if (says(text, kind, now)) return text;
+    if (says(text, kind, now)) return with_line_ends(std::move(text), end, kind, now);
   }
   // As a whole, below the comment that stands above it.
   std::string text;
@@ -282,7 +306,9 @@ Result<std::string> edited(const std::string& own, const std::string& kind, cons
     text += line;
   }
   const std::optional<std::string> whole = object_text(kind, now);
-  if (whole && says(text + *whole, kind, now)) return text + *whole;
+  if (whole && says(text + *whole, kind, now)) {
+    return with_line_ends(text + *whole, end, kind, now);
+  }
   return bad_patch(fmt::format("'{}' has a value that TOML has not: null within a list", kind));
 }
 
@@ -328,16 +354,16 @@ Result<std::string> patch_object(std::string_view text, const std::string& file,
     if (!own || !says(*own, place.kind, object)) {
       return bad_patch(fmt::format("'{}' has a value that TOML has not", place.kind));
     }
-    return with_object(text, file, place, *own);
+    return with_object(text, file, place, with_line_ends(*own, line_end(text), place.kind, object));
   }
   const std::string own = own_text(part->text);
-  TRY_ASSIGN(const TomlNode tree, cli::parse_toml(own, file));
+  TRY_ASSIGN(const TomlNode tree, cli::parse_toml(own + "\n", file));
   const TomlNode* object = object_in(tree);
   if (object == nullptr) return cli::bad_toml(file, 1, "edit the file as a whole");
   const Json was = json_of(*object);
   const Json now = merged_json(was, patch);
   if (is_same_json(was, now)) return std::string(text);
-  TRY_ASSIGN(const std::string changed, edited(own, place.kind, *object, now));
+  TRY_ASSIGN(const std::string changed, edited(own, place.kind, *object, now, line_end(text)));
   return with_object(text, file, place, changed);
 }
 

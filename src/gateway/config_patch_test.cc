@@ -102,6 +102,38 @@ TEST(ConfigPatch, OnlyTheLinesOfAKeyThatChangesAreOthers) {
   }
 }
 
+// As an editor of another system saves.
+TEST(ConfigPatch, LinesEndAsTheFilesDo) {
+  const auto two = [](std::string text) {
+    for (size_t i = 0; (i = text.find('\n', i)) != std::string::npos; i += 2) text.insert(i, "\r");
+    return text;
+  };
+  const std::string crlf = two(kText);
+  EXPECT_EQ(patched(crlf, R"({"gateway":{"retries":5}})"),
+            with(crlf, "retries = 3  #", "retries = 5  #"));
+  for (const char* const patch :
+       {R"({"gateway":{"threads":2}})", R"({"pool":{"c":{"model":"p","scale":{"max":1}}}})",
+        R"({"worker":{"http://10.0.0.1:9000":{"zone":"z"}}})", R"({"pool":{"a":null}})",
+        R"({"pool":{"b":{"launch":{"kind":"process"}}}})"}) {
+    EXPECT_EQ(patched(crlf, patch), two(patched(kText, patch))) << patch;
+  }
+  const std::string unended = crlf.substr(0, crlf.size() - 2);
+  EXPECT_EQ(patched(unended, R"({"worker":{"http://10.0.0.1:9000":{"zone":"z"}}})"),
+            unended + "\r\nzone = \"z\"");
+  // With a mark before all of it.
+  for (const std::string& text : {kText, kText.substr(kText.find("[gateway]"))}) {
+    EXPECT_EQ(patched("\xEF\xBB\xBF" + text, R"({"gateway":{"retries":5}})"),
+              "\xEF\xBB\xBF" + with(text, "retries = 3  #", "retries = 5  #"));
+  }
+}
+
+TEST(ConfigPatch, ACommentStaysBehindLongQuotes) {
+  const std::string text =
+      "[gateway]\ntls_cert = \"\"\"a # \"b\" \\\" #\"\"\"  # one\nfile = ''  # two\n";
+  EXPECT_EQ(patched(text, R"({"gateway":{"tls_cert":"c","file":"d"}})"),
+            "[gateway]\ntls_cert = \"c\"  # one\nfile = \"d\"  # two\n");
+}
+
 TEST(ConfigPatch, WhatLinesDoNotShowIsWrittenAnewBelowItsComment) {
   EXPECT_EQ(patched(kText, R"({"pool":{"a":{"scale":{"schedule":[{"at":"09:00"}]}}}})"),
             with(kText,

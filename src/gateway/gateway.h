@@ -124,6 +124,7 @@ class Gateway {
   // For whoever starts and stops the replicas of its pools (launch/fleet_scaler.h); any thread. A
   // pool that is not scaled has no demand and hears of nothing.
   std::vector<autoscaler::GatewayReport> demand(std::string_view pool) const;
+  bool scales(std::string_view pool) const { return gate_of(pool) != nullptr; }
   std::vector<Fleet::Row> workers() const { return fleet_.rows(); }
   // Besides those of the file and those that were found.
   void set_launched(std::vector<WorkerConfig> workers);

@@ -15,6 +15,14 @@ class OrderFence {
   // Epochs from here on are of autoscalers that lead.
   static constexpr uint64_t kLed = uint64_t{1} << 52;
 
+  static constexpr uint64_t kAhead_ms = 86'400'000;
+
+  // Whether nobody can have begun with it, or led so often (once in a millisecond), by that clock:
+  // it would keep all others out.
+  static bool is_ahead(uint64_t epoch, int64_t unix_ms) {
+    return (epoch >= kLed ? epoch - kLed : epoch) > static_cast<uint64_t>(unix_ms) + kAhead_ms;
+  }
+
   // Whether an order of this epoch is to be obeyed; then it is the newest.
   bool takes(uint64_t epoch, int64_t now_ns) {
     const bool keeps_others_out = newest_ >= kLed || now_ns - heard_ns_ <= kSilent_ns;

@@ -26,6 +26,18 @@ TEST(OrderFenceTest, OneThatIsSilentKeepsNobodyOut) {
   EXPECT_EQ(fence.newest(), 5u);
 }
 
+TEST(OrderFenceTest, OneThatNobodyCanHaveIsAhead) {
+  constexpr int64_t kNow_ms = 1'800'000'000'000;
+  constexpr uint64_t kLast = kNow_ms + OrderFence::kAhead_ms;
+  for (const uint64_t begin : {uint64_t{0}, OrderFence::kLed}) {
+    EXPECT_FALSE(OrderFence::is_ahead(begin + 5, kNow_ms));
+    EXPECT_FALSE(OrderFence::is_ahead(begin + kLast, kNow_ms));
+    EXPECT_TRUE(OrderFence::is_ahead(begin + kLast + 1, kNow_ms));
+  }
+  EXPECT_TRUE(OrderFence::is_ahead(uint64_t{1} << 50, kNow_ms));
+  EXPECT_TRUE(OrderFence::is_ahead(INT64_MAX, kNow_ms));
+}
+
 TEST(OrderFenceTest, OneThatLedFencesForEver) {
   OrderFence fence;
   EXPECT_TRUE(fence.takes(OrderFence::kLed + 7, kSecond_ns));
