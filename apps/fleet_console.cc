@@ -94,7 +94,8 @@ std::optional<std::string> FleetConsole::signed_in(const net::HttpRequest& reque
 }
 
 bool FleetConsole::handle(const net::HttpRequest& request,
-                          const std::shared_ptr<net::Exchange>& exchange) {
+                          const std::shared_ptr<net::Exchange>& exchange,
+                          console::EventStreams::MayGoOn may_go_on) {
   if (parts_.gateway != nullptr && request.path == "/v1/conditions") {
     const bool reads = request.method == "GET" || request.method == "HEAD";
     exchange->send(reads ? net::json_response(conditions_.body())
@@ -106,7 +107,7 @@ bool FleetConsole::handle(const net::HttpRequest& request,
   if (request.method != "GET" && request.method != "HEAD") {
     exchange->send(console::only_for_reading(request));
   } else if (request.path == "/console/fleet") {
-    streams_.follow(request, exchange);
+    streams_.follow(request, exchange, std::move(may_go_on));
   } else {
     exchange->send(console::console_reply(
         request, {.version = kVersion,

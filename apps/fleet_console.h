@@ -57,7 +57,9 @@ class FleetConsole {
   std::optional<std::string> signed_in(const net::HttpRequest& request) const;
 
   // Whether the request was one of the console's; then it has been answered, or is being.
-  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+  // `may_go_on`: with a stream, as console::EventStreams has it.
+  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+              console::EventStreams::MayGoOn may_go_on = nullptr);
 
  private:
   void note();

@@ -93,10 +93,11 @@ void FleetEvents::look() {
 }
 
 bool FleetEvents::handle(const net::HttpRequest& request,
-                         const std::shared_ptr<net::Exchange>& exchange) {
+                         const std::shared_ptr<net::Exchange>& exchange,
+                         console::EventStreams::MayGoOn may_go_on) {
   if (request.path != kPath) return false;
   if (request.method == "GET" || request.method == "HEAD") {
-    streams_.follow(request, exchange);
+    streams_.follow(request, exchange, std::move(may_go_on));
     return true;
   }
   net::HttpResponse refused =

@@ -32,8 +32,10 @@ class FleetEvents {
   };
   explicit FleetEvents(Parts parts);
 
-  // Whether the request was for these; then it has been answered, or is being.
-  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+  // Whether the request was for these; then it has been answered, or is being, as long as whoever
+  // asks may.
+  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+              console::EventStreams::MayGoOn may_go_on);
 
  private:
   void look();

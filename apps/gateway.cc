@@ -37,6 +37,7 @@
 #include "capacity/capacity_file.h"
 #include "cli/interrupt.h"
 #include "cluster/fleet_key.h"
+#include "console/event_streams.h"
 #include "console/pages.h"
 #include "gateway/admin_audit.h"
 #include "gateway/admin_scopes.h"
@@ -94,6 +95,21 @@ std::variant<std::string, api::ApiError> admitted(const Answering& with,
   return with.gate.admit(request, needed);
 }
 
+// Whether what is streamed to whoever asks may go on: keys go, and sessions end.
+console::EventStreams::MayGoOn still_admitted(const Answering& with,
+                                              const net::HttpRequest& request) {
+  net::HttpRequest head{.method = request.method,
+                        .path = request.path,
+                        .query = request.query,
+                        .headers = request.headers,
+                        .body = {},
+                        .remote = request.remote,
+                        .tls = request.tls};
+  return [with, head = std::move(head)] {
+    return std::holds_alternative<std::string>(admitted(with, head));
+  };
+}
+
 void answer_operator(const Answering& with, const net::HttpRequest& request,
                      std::shared_ptr<net::Exchange> exchange) {
   const std::variant<std::string, api::ApiError> who = admitted(with, request);
@@ -105,8 +121,13 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
   }
   const std::string& name = std::get<std::string>(who);
   exchange = gateway::audited(request, exchange, with.gateway.audit(), name);
-  if (with.events != nullptr && with.events->handle(request, exchange)) return;
-  if (with.console != nullptr && with.console->handle(request, exchange)) return;
+  if (with.events != nullptr &&
+      with.events->handle(request, exchange, still_admitted(with, request)))
+    return;
+  if (with.console != nullptr &&
+      with.console->handle(request, exchange, still_admitted(with, request))) {
+    return;
+  }
   if (with.computed.handle(request, exchange)) return;
   if (request.path == "/v1/config" || request.path.starts_with("/v1/config/")) {
     return exchange->send(with.reload.answer(request, name));

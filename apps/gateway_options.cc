@@ -144,11 +144,6 @@ Result<std::string> key_file(const std::string& file) {
 
 }  // namespace
 
-Result<gateway::KeyScopes> key_scopes(const std::string& file) {
-  TRY_ASSIGN(const std::string text, key_file(file));
-  return gateway::KeyScopes::parse(text, file);
-}
-
 Result<GatewayOptions> gateway_options(gateway::GatewayConfig config, TextsByFile& known) {
   TRY(check_launched(config));
   GatewayOptions read{.gateway = {.config = std::move(config), .version = kVersion}};

@@ -14,9 +14,6 @@
 
 namespace pelton::apps {
 
-// What keys of that file may reach. Errors: kBadConfig with the line.
-Result<gateway::KeyScopes> key_scopes(const std::string& file);
-
 // With what its files say: keys, and the key of the fleet. Errors: kBadConfig.
 struct GatewayOptions {
   gateway::Gateway::Options gateway;

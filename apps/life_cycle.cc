@@ -115,8 +115,8 @@ void LifeCycle::reload() {
 // All or nothing: what can fail comes first.
 Result<void> LifeCycle::try_reload() {
   TRY_ASSIGN(const cli::Arguments fresh, parts_.arguments.reread());
-  TRY_ASSIGN(access::ApiKeys keys, api_keys(fresh));
-  if (asks_for_keys_ && keys.empty()) {
+  TRY_ASSIGN(ListenerKeys keys, listener_keys(fresh));
+  if (asks_for_keys_ && keys.all.empty()) {
     return Error{ErrorCode::kBadConfig,
                  "no API key is left; a server that asks for keys goes on asking", "api-key"};
   }
@@ -127,13 +127,13 @@ Result<void> LifeCycle::try_reload() {
                  "TLS and --tls-client-ca are not turned on or off while serving", "tls-cert"};
   }
   if (parts_.tls != nullptr) TRY(parts_.tls->reload(files));
-  TRY(set_operators(fresh, parts_.gate));
   // Beyond this point nothing is refused any more.
-  asks_for_keys_ = !keys.empty();
+  parts_.gate.set_keys(std::move(keys.operators));
+  asks_for_keys_ = !keys.all.empty();
   for (const auto& worker : parts_.workers) {
     const Result<void> renewed = worker->grpc().renew_certificates();
     if (!renewed) parts_.log.error(renewed.error().message);
-    worker->server().set_keys(keys);
+    worker->server().set_keys(keys.all);
   }
   parts_.log.set_level(log_level(fresh));
   for (const std::string& name : fresh.changed_since(parts_.arguments)) {

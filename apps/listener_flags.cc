@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/gateway_options.h"
 #include "base/file.h"
+#include "gateway/key_scopes.h"
 #include "net/ip_address.h"
 
 namespace pelton::apps {
@@ -86,74 +86,60 @@ Result<void> check_key(std::string_view key, std::string_view origin) {
       "api-key"};
 }
 
-Result<void> add_key_file(const std::string& file, access::ApiKeys& keys) {
+namespace {
+
+// Read once: between two readings it may have become another one.
+Result<void> add_key_file(const std::string& file, ListenerKeys& keys) {
   constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
   const Result<std::string> text = base::read_file(file, kKeyFileBytesMax);
   if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
-  TRY(keys.add_file(*text, file));
-  if (keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
+  TRY(keys.all.add_file(*text, file));
+  if (keys.all.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
+  TRY_ASSIGN(const gateway::KeyScopes scopes, gateway::KeyScopes::parse(*text, file));
+  if (scopes.are_for_gateways()) {
+    return Error{ErrorCode::kBadConfig,
+                 "models=, pool= and region= of a key are for a gateway's keys_file: this server "
+                 "knows no pools",
+                 "api-key-file"};
+  }
+  keys.operators.add_file(*text);
   return {};
 }
 
-Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
-  access::ApiKeys keys;
+}  // namespace
+
+Result<ListenerKeys> listener_keys(const cli::Arguments& arguments) {
+  ListenerKeys keys;
   if (arguments.has("--api-key")) {
     for (const std::string& key : arguments.list("--api-key")) {
       TRY(check_key(key, arguments.origin("--api-key")));
-      keys.add(key);
+      keys.all.add(key);
     }
   }
   if (arguments.has("--admin-api-key")) {
     for (const std::string& key : arguments.list("--admin-api-key")) {
       TRY(check_key(key, arguments.origin("--admin-api-key")));
-      keys.add_admin(key);
+      keys.all.add_admin(key);
     }
   }
-  if (arguments.has("--api-key-file")) {
-    TRY(add_key_file(arguments.text("--api-key-file"), keys));
-    TRY_ASSIGN(const gateway::KeyScopes scopes, key_scopes(arguments.text("--api-key-file")));
-    if (scopes.are_for_gateways()) {
-      return Error{ErrorCode::kBadConfig,
-                   "models=, pool= and region= of a key are for a gateway's keys_file: this server "
-                   "knows no pools",
-                   "api-key-file"};
-    }
-  }
-  return keys;
-}
-
-Result<access::OperatorKeys> operator_keys(const cli::Arguments& arguments) {
-  access::OperatorKeys operators;
-  if (arguments.has("--api-key-file")) {
-    constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
-    const Result<std::string> text =
-        base::read_file(arguments.text("--api-key-file"), kKeyFileBytesMax);
-    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
-    operators.add_file(*text);
-  }
+  if (arguments.has("--api-key-file")) TRY(add_key_file(arguments.text("--api-key-file"), keys));
   if (arguments.has("--admin-api-key")) {
     for (const std::string& key : arguments.list("--admin-api-key")) {
-      operators.add(key, {.name = "an operator", .role = access::OperatorRole::kAdmin});
+      keys.operators.add(key, {.name = "an operator", .role = access::OperatorRole::kAdmin});
     }
   }
-  return operators;
-}
-
-access::AdminGate::Keys admin_keys(const cli::Arguments& arguments) {
-  return arguments.has("--admin-keys") ? access::AdminGate::Keys::kAsked
-                                       : access::AdminGate::Keys::kNotAsked;
-}
-
-Result<void> set_operators(const cli::Arguments& arguments, access::AdminGate& gate) {
-  TRY_ASSIGN(access::OperatorKeys operators, operator_keys(arguments));
-  if (gate.asks() && operators.empty()) {
+  if (arguments.has("--admin-keys") && keys.operators.empty()) {
     return Error{ErrorCode::kBadConfig,
                  "--admin-keys: no key has a role: give --admin-api-key, or --api-key-file with "
                  "role=view, role=operate or role=admin behind a key",
                  "admin-keys"};
   }
-  gate.set_keys(std::move(operators));
-  return {};
+  return keys;
+}
+
+access::AdminGate::Keys admin_keys(const cli::Arguments& arguments) {
+  return arguments.has("--admin-keys") ? access::AdminGate::Keys::kAsked
+                                       : access::AdminGate::Keys::kNotAsked;
 }
 
 Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments) {

@@ -24,16 +24,16 @@ std::vector<cli::Flag> listener_flags();
 // Whether a client could send this key in a header; `origin` names it: "--api-key". Errors:
 // kBadConfig.
 Result<void> check_key(std::string_view key, std::string_view origin);
-// Reads the file of keys, if there is one.
-// Errors: kBadConfig, also where the file holds no key.
-Result<void> add_key_file(const std::string& file, access::ApiKeys& keys);
-Result<access::ApiKeys> api_keys(const cli::Arguments& arguments);
-// Of these the operators' (access/operator_keys.h).
-Result<access::OperatorKeys> operator_keys(const cli::Arguments& arguments);
+// Who may come in, of one reading of the file of keys, if there is one.
+struct ListenerKeys {
+  access::ApiKeys all;
+  access::OperatorKeys operators;  // of these
+};
+// Errors: kBadConfig, also where the file holds no key, and where --admin-keys asks for operators'
+// and none is.
+Result<ListenerKeys> listener_keys(const cli::Arguments& arguments);
 // --admin-keys.
 access::AdminGate::Keys admin_keys(const cli::Arguments& arguments);
-// Errors: kBadConfig, keys are asked for there and none is an operator's.
-Result<void> set_operators(const cli::Arguments& arguments, access::AdminGate& gate);
 Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments);
 Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments);
 // Which files; reads none. Errors: kInvalidArgument where one is missing.

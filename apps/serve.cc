@@ -187,10 +187,10 @@ Result<void> serve(const cli::Arguments& arguments) {
   const Result<node::LoadedModel::Options> options = ModelHost::options_of(arguments, clock);
   if (!options.ok()) return options.error();
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
-  TRY_ASSIGN(const access::ApiKeys keys, api_keys(arguments));
-  TRY(check_flags(arguments, keys));
+  TRY_ASSIGN(ListenerKeys listener, listener_keys(arguments));
+  TRY(check_flags(arguments, listener.all));
   access::AdminGate gate(admin_keys(arguments));
-  TRY(set_operators(arguments, gate));
+  gate.set_keys(std::move(listener.operators));
   TRY_ASSIGN(const access::CorsOrigins cors, cors_origins(arguments));
   TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
@@ -209,7 +209,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   Reporting reporting;
   TRY(reporting.open(arguments, log));
   TRY_ASSIGN(server::Server::Options server_options, server_options_of(arguments));
-  server_options.keys = keys;
+  server_options.keys = listener.all;
   server_options.cors = cors;
   server_options.reasoning_key = reasoning_secret;
   server_options.response_store = responses.get();
@@ -242,7 +242,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   }
   const Result<std::vector<std::string>> loaded = load_all(named, workers);
   if (!loaded.ok()) return not_loaded(loaded.error(), workers, interrupt, log);
-  warn_of_exposure(arguments.text("--host"), keys, log);
+  warn_of_exposure(arguments.text("--host"), listener.all, log);
   print_banner(*loaded, workers.front()->url(), server_options.console);
   LifeCycle life({arguments, interrupt, workers, reporting, tls, log, gate, audit.get()});
   print_addresses(workers, log);

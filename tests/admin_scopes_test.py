@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import gateway_fixture
@@ -168,6 +169,20 @@ class Scopes(unittest.TestCase):
         self.assertTrue({("ann", "configure", "done"), ("otto", "drain", "done")} <= {(line["who"], line["what"], line["result"].split(",")[0]) for line in lines}, lines)
         self.assertTrue(any(line["result"].startswith("refused: 403 insufficient_scope") for line in lines), lines)
         self.assertFalse([secret for secret in KEYS.values() if secret in log.read_text()])
+
+    def test_a_stream_ends_with_its_key(self):
+        self.gateway("--admin-keys")
+        link = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
+        self.addCleanup(link.close)
+        link.request("GET", "/v1/events", headers={"Authorization": f"Bearer {KEYS['view']}"})
+        stream = link.getresponse()
+        self.assertEqual(stream.status, 200)
+        self.assertTrue(stream.readline())
+        self.keys.write_text(FILE.replace("vera role=view", "vera"))
+        end = time.monotonic() + 20
+        while stream.readline():
+            self.assertLess(time.monotonic(), end, "it goes on without its key")
+        self.assertEqual(self.ask("GET", "/v1/events", "view")[0], 401)
 
     def test_without_asking_a_key_is_held_to_its_role(self):
         self.gateway()

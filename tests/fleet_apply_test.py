@@ -274,6 +274,17 @@ class Apply(unittest.TestCase):
             self.assertEqual(patched.result()[0], 200)
         self.assertIn("drain_seconds = 7\n", self.config.read_text())
         self.in_force("drain_seconds = 7")
+        # A whole text is not computed again: it is refused.
+        etag = self.ask("GET", "/v1/config")[2]
+        wanted = self.config.read_text().replace('name = "b"', f'name = "b"\ntokenizer = "{gateway_fixture.BOX}/"')
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            put = pool.submit(self.ask, "PUT", "/v1/config", wanted, **{"If-Match": etag})
+            time.sleep(0.05)
+            self.save("# the large one\n", "# the largest one\n")
+            status, text, _ = put.result()
+        self.assertTrue(status == 200 or "config_changed" in text, text)
+        self.assertIn("# the largest one\n", self.config.read_text())
+        self.assertEqual("tokenizer = " in self.config.read_text().split("# ---- small ones ----")[1], status == 200)
         # One who saves as soon as the new file is there is heard.
         for seconds in range(8, 12):
             before = self.config.stat().st_ino

@@ -373,6 +373,20 @@ class Operations(unittest.TestCase):
             self.assertLess(time.time(), end)
             time.sleep(0.05)
 
+    def test_a_reload_without_an_operator_leaves_the_certificate(self):
+        cert, key = self.certificate("guarded", "before")
+        keys = self.write("operators", "sk-0123456789abcdef ann role=admin\n")
+        server = self.serve("--tls-cert", cert, "--tls-key", key, "--api-key-file", keys, "--admin-port", "0", "--no-admin-tls", "--admin-keys", listeners=2)
+        self.certificate("guarded", "after")
+        self.write("operators", "sk-0123456789abcdef ann\n")
+        server.send_signal(signal.SIGHUP)
+        self.wait_said("all stays as it was: --admin-keys: no key has a role")
+        self.assertEqual(self.peer_name(server.ports[0]), "before")
+        self.write("operators", "sk-0123456789abcdef ann role=view\n")
+        server.send_signal(signal.SIGHUP)
+        self.wait_said("certificates, keys and log level are read anew")
+        self.assertEqual(self.peer_name(server.ports[0]), "after")
+
     def test_E7_the_access_log_is_opened_again_and_other_signals_are_ignored(self):
         log = self.folder / "access.log"
         config = self.write("access.toml", 'log-level = "info"\n')

@@ -31,8 +31,9 @@ net::HttpResponse refusal(int status, std::string code, std::string message) {
 // One browser's. The exchange is kept by what waits for its next turn, and by nothing else.
 class EventStreams::Stream : public std::enable_shared_from_this<Stream> {
  public:
-  Stream(EventStreams& all, std::shared_ptr<net::Exchange> exchange, int64_t sent)
-      : all_(all), exchange_(std::move(exchange)), sent_(sent) {}
+  Stream(EventStreams& all, std::shared_ptr<net::Exchange> exchange, MayGoOn may_go_on,
+         int64_t sent)
+      : all_(all), exchange_(std::move(exchange)), may_go_on_(std::move(may_go_on)), sent_(sent) {}
   ~Stream() { --all_.streams_; }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -52,7 +53,8 @@ class EventStreams::Stream : public std::enable_shared_from_this<Stream> {
  private:
   void tick() {
     if (over_) return;
-    if (all_.parts_.ends && all_.parts_.ends()) return exchange_->finish();
+    const bool ends = (all_.parts_.ends && all_.parts_.ends()) || (may_go_on_ && !may_go_on_());
+    if (ends) return exchange_->finish();
     if (exchange_->queued_bytes() == 0) write_news();
     exchange_->post_after(kTick, [self = shared_from_this()] { self->tick(); });
   }
@@ -73,13 +75,14 @@ class EventStreams::Stream : public std::enable_shared_from_this<Stream> {
 
   EventStreams& all_;
   const std::shared_ptr<net::Exchange> exchange_;
+  const MayGoOn may_go_on_;
   int64_t sent_;
   int quiet_ = 0;
   bool over_ = false;
 };
 
 void EventStreams::follow(const net::HttpRequest& request,
-                          const std::shared_ptr<net::Exchange>& exchange) {
+                          const std::shared_ptr<net::Exchange>& exchange, MayGoOn may_go_on) {
   // Pages of other sites could take all streams that there are.
   if (!is_own_page(request)) {
     return exchange->send(refusal(403, "forbidden_origin", "this is for the console's own page"));
@@ -91,7 +94,7 @@ void EventStreams::follow(const net::HttpRequest& request,
         refusal(503, "too_many_consoles", fmt::format("{} streams are open already", kStreamsMax)));
   }
   const int64_t sent = number_of(request.headers.get("Last-Event-ID"));
-  std::make_shared<Stream>(*this, exchange, sent)->start();
+  std::make_shared<Stream>(*this, exchange, std::move(may_go_on), sent)->start();
 }
 
 }  // namespace pelton::console

@@ -30,8 +30,12 @@ class EventStreams {
   };
   explicit EventStreams(Parts parts) : parts_(std::move(parts)) {}
 
-  // Answers a GET or HEAD. Pages of other sites get 403, one too many 503.
-  void follow(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+  // Whether its client may go on; asked before each look for news, on its net thread.
+  using MayGoOn = std::function<bool()>;
+  // Answers a GET or HEAD. Pages of other sites get 403, one too many 503. `may_go_on`: null, as
+  // long as it likes.
+  void follow(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+              MayGoOn may_go_on = nullptr);
   // Streams that are open.
   int open() const { return streams_; }
 
