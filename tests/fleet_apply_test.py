@@ -289,9 +289,9 @@ class Apply(unittest.TestCase):
         for seconds in range(8, 12):
             before = self.config.stat().st_ino
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                patched = pool.submit(self.patch, {"gateway": {"retries": seconds}})
-                while self.config.stat().st_ino == before:
-                    pass
+                patched = pool.submit(self.patch, {"gateway": {"retries": seconds - 8}})
+                while self.config.stat().st_ino == before and not patched.done():
+                    time.sleep(0.0005)
                 self.save(f"drain_seconds = {seconds - 1}\n", f"drain_seconds = {seconds}\n")
                 self.assertEqual(patched.result()[0], 200)
             self.in_force(f"drain_seconds = {seconds}")
