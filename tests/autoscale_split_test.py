@@ -222,9 +222,9 @@ class SplitPools(unittest.TestCase):
         """A load that grows, transfers, both roles moving, and one of each killed: nothing is lost, and all is to the byte what one says."""
         asked = [body(number, 100 + 37 * (number % 11), 8 + 24 * (number % 3)) for number in range(40)]
         known = said_alone(asked)
-        # Objectives that no machine meets under this load: both roles grow, on whatever it runs.
-        fleet = self.roles(3, scale="min = 1", ttft=0.001, itl=0.0001)
-        fleet.wait(lambda: fleet.roles() == ["decode", "prefill"])
+        # Two of each at least, on whatever it runs, and objectives that no machine meets under this load.
+        fleet = self.roles(3, scale="min = 2\nprefill_min = 2", ttft=0.001, itl=0.0001)
+        fleet.wait(lambda: fleet.roles() == ["decode"] * 2 + ["prefill"] * 2)
         clients = self.clients(fleet, asked, known)
         growth = ((1, 10), (3, 15), (4, 20), (2, 15)) if FULL else ((2, 1), (4, 1))
         for more, seconds in growth:

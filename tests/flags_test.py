@@ -284,7 +284,7 @@ class Flags(unittest.TestCase):
                    ("gateway", "--config"): self.folder / "gateway.toml", ("gateway", "--new-key"): self.folder / "k", ("fleet init", "--name"): "box",
                    ("capacity plan", "--config"): ROOT / "deploy" / "capacity.toml",
                    ("availability", "--config"): ROOT / "deploy" / "capacity.toml", ("capacity plan", "--without"): "north/eu/2",
-                   ("simulate", "--scale-config"): self.folder / "scaled.toml", ("simulate", "--pool"): "box", ("simulate", "--facts"): self.hour,
+                   ("simulate", "--gpu"): "rtx-4080", ("simulate", "--scale-config"): self.folder / "scaled.toml", ("simulate", "--pool"): "box", ("simulate", "--facts"): self.hour,
                    ("simulate", "--record-facts"): self.folder / "facts3", ("whatif", "--facts"): self.hour, ("whatif", "--pool"): "simulated",
                    ("tune", "--history"): self.folder / "tune.db", ("tune", "--calibration-out"): self.folder / "fitted.json", ("tune", "--scale-config"): self.folder / "scaled.toml", ("tune", "--pool"): "box", ("tune", "--facts"): self.hour,
                    ("autoscale recommend", "--scale-config"): self.folder / "scaled.toml", ("autoscale recommend", "--pool"): "box", ("autoscale recommend", "--facts"): self.hour,
