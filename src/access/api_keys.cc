@@ -4,7 +4,6 @@
 #include <cctype>
 #include <charconv>
 #include <optional>
-#include <random>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "access/operator_keys.h"
+#include "base/authenticated_cipher.h"
 #include "base/digest.h"
 
 namespace pelton::access {
@@ -102,16 +102,9 @@ Result<void> read_limit(std::string_view word, admission::Limits& limits) {
   return {};
 }
 
-std::string system_secret() {
-  std::random_device device;
-  std::string secret;
-  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
-  return secret;
-}
-
 }  // namespace
 
-ApiKeys::ApiKeys() : secret_(system_secret()) {}
+ApiKeys::ApiKeys() : secret_(base::random_hex(32)) {}
 
 std::string ApiKeys::digest_of(std::string_view key) const {
   return base::sha256(secret_ + std::string(key));

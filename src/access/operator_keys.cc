@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "base/authenticated_cipher.h"
 #include "base/digest.h"
 
 namespace pelton::access {
@@ -27,13 +25,6 @@ std::string_view take_word(std::string_view& line) {
   return word;
 }
 
-std::string system_secret() {
-  std::random_device device;
-  std::string secret;
-  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
-  return secret;
-}
-
 }  // namespace
 
 std::string_view role_name(OperatorRole role) {
@@ -48,7 +39,7 @@ std::optional<OperatorRole> role_word(std::string_view word) {
   return found == kRoles.end() ? std::nullopt : std::optional(found->second);
 }
 
-OperatorKeys::OperatorKeys() : secret_(system_secret()) {}
+OperatorKeys::OperatorKeys() : secret_(base::random_hex(32)) {}
 
 std::string OperatorKeys::digest_of(std::string_view key) const {
   return base::sha256(secret_ + std::string(key));
