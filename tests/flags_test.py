@@ -275,7 +275,7 @@ class Flags(unittest.TestCase):
                  "--tls-client-ca": self.folder / "cert.pem",
                  "--like": TINY / "config.json", "--result-dir": self.folder, "--history": self.folder / "b.db",
                  "--out": self.folder / "out.npy", "--hidden": self.folder / "hidden.npy",
-                 "--output-json": self.folder / "o.json", "--kv-disk-key-file": self.folder / "words", "--html": self.folder / "p.html"}
+                 "--output-json": self.folder / "o.json", "--kv-disk-key-file": self.folder / "words", "--admin-key-file": self.folder / "secret", "--html": self.folder / "p.html"}
         special = {("grammar", "--batch"): self.folder / "batch", ("verify", "--tokens"): "2",
                    ("grammar", "--instance"): self.folder / "seven.json", ("manual", "--out"): self.folder / "man",
                    ("pull", "--endpoint"): "http://127.0.0.1:1", ("simulate", "--goodput"): "ttft:500",
