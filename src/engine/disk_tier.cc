@@ -160,8 +160,8 @@ bool DiskTier::pays(int64_t bytes, int tokens) const {
 std::unique_ptr<DiskTier::Load> DiskTier::load(std::span<const kv::BlockHash> hashes,
                                                int64_t now_ns) {
   if (!on_ || off(now_ns)) return nullptr;
-  const int near = kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_);
-  const int far = kv::longest_hit({.hashes = hashes, .furthest = kv::kDisk}, pools_);
+  const int near = kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_).blocks;
+  const int far = kv::longest_hit({.hashes = hashes, .furthest = kv::kDisk}, pools_).blocks;
   if (far <= near) return nullptr;
   struct Read {
     int group;

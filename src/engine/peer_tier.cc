@@ -84,7 +84,7 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
   const int expected = asked.peer.tokens / pools_.block_tokens();
   const int most = static_cast<int>(asked.hashes.size());
   const int far = is_granted ? std::min(expected, most) : most;
-  const int near = kv::longest_hit({.hashes = asked.hashes, .furthest = kv::kHost}, pools_);
+  const int near = kv::longest_hit({.hashes = asked.hashes, .furthest = kv::kHost}, pools_).blocks;
   // The ticket is for what is expected and for nothing else.
   if (far < expected || far < near + kBlocksMin) return nullptr;
   auto load = std::make_unique<Load>(Load{.near_blocks = near, .far_blocks = far, .held = {}});

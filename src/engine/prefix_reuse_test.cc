@@ -196,6 +196,30 @@ TEST_F(PrefixReuseFewBlocks, the_next_turn_finds_the_answer_wherever_it_ended) {
   }
 }
 
+// What every fourth prompt begins with is found whenever it was there before, wherever it ends:
+// others take what is not kept longest, many times over.
+TEST_F(PrefixReuseFewBlocks, what_prompts_begin_with_lasts_wherever_it_ends) {
+  const std::vector<TokenId> first = random_tokens(1, 500);
+  for (uint64_t round = 0; round < 40; ++round) {
+    const Cost cost = run(branch(first, 215, 1'000 + round));
+    // The first leaves all of it, the second parts from it, all later ones find it.
+    if (round > 1) {
+      EXPECT_EQ(cost.cached, 208) << "round " << round;
+    }
+    for (uint64_t other = 0; other < 3; ++other) run(random_tokens(10 * round + other + 2, 500));
+  }
+}
+
+// And where its window blocks were evicted the next one computes them, and they last.
+TEST_F(PrefixReuseFewBlocks, what_prompts_begin_with_comes_back) {
+  const std::vector<TokenId> first = random_tokens(1, 500);
+  run(branch(first, 215, 2));
+  for (uint64_t other = 0; other < 30; ++other) run(random_tokens(10 + other, 500));
+  EXPECT_LT(run(branch(first, 215, 3)).cached, 208);
+  for (uint64_t other = 0; other < 3; ++other) run(random_tokens(50 + other, 500));
+  EXPECT_EQ(run(branch(first, 215, 4)).cached, 208);
+}
+
 // What a prompt leaves behind to be kept longest does not depend on when its steps were committed:
 // two steps that take longer than they used to are both collected before the next plan.
 INSTANTIATE_TEST_SUITE_P(StepsAtOnce, PrefixReuseOneSlot, testing::Values(1, 2));

@@ -207,6 +207,7 @@ class Scheduler {
     };
     enum class By { kName, kSwap, kFork } by = By::kName;
     int tokens = 0;
+    int parts_at = 0;     // see Sequence; of kName
     int block_count = 0;  // that these lie in
     // In each group the last ones of as many, as far back as the next query sees; none: no groups.
     kv::PerGroup<std::vector<Block>> groups;
@@ -365,7 +366,7 @@ class Scheduler {
   static std::optional<FinishReason> finish_of(const Sequence& sequence);
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
-  void keep_last_window(const Sequence& sequence);
+  void keep_last_window(const Sequence& sequence);  // that its tables have now
   void release_slot(Sequence& sequence);
   void forget_if_landed(Sequence& sequence);
 

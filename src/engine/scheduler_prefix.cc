@@ -67,8 +67,10 @@ Scheduler::Found Scheduler::find_by_name(Sequence& sequence) const {
   Found found;
   if (!options_.prefix_cache) return found;
   const std::span<const kv::BlockHash> hashes = usable_names(sequence);
-  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_);
+  const auto [blocks, parts_at] =
+      kv::longest_hit({.hashes = hashes, .furthest = kv::kHost}, pools_);
   found.tokens = blocks * capacity_.block_tokens;
+  found.parts_at = parts_at * capacity_.block_tokens;
   found.block_count = blocks;
   found.groups.resize(pools_.group_count());
   for (int group = 0; group < pools_.group_count(); ++group) {
@@ -175,6 +177,10 @@ void Scheduler::adopt(Sequence& sequence, const Found& found) {
     any_copied = adopt_group(group, sequence.tables[group], found) || any_copied;
   }
   release_copied(found);
+  if (found.by == Found::By::kName) {
+    sequence.parts_at = found.parts_at;
+    keep_last_window(sequence);  // what was found is of use
+  }
   sequence.computed = found.tokens;
   // What is copied is not there before the step has succeeded.
   sequence.settled = any_copied ? 0 : found.tokens;
@@ -293,7 +299,9 @@ void Scheduler::settle(Sequence& sequence, int end) {
 }
 
 // Where every token is kept, every block is of use to others. Of a window those are kept longer
-// that a query right after a prefix checkpoint or near the prompt's end looks back into.
+// that a query right after a prefix checkpoint, near the prompt's end, or where the prompt parts
+// from others' looks back into. The last makes a hit of what many prompts begin with, wherever that
+// ends: whoever finds its window blocks gone leaves them so that they last.
 kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& sequence,
                                                    int block) const {
   const kv::GroupSpec& spec = pools_.spec(group);
@@ -306,8 +314,10 @@ kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& se
   const bool in_tail =
       end <= sequence.prompt_count &&
       end > sequence.prompt_count - spec.sliding_window - kv::kPromptTailTokens - block_tokens;
-  return before_checkpoint || in_tail ? kv::BlockPool::EvictionPriority::kLast
-                                      : kv::BlockPool::EvictionPriority::kFirst;
+  const bool before_parting =
+      end <= sequence.parts_at && end > sequence.parts_at - spec.sliding_window + 1;
+  return before_checkpoint || in_tail || before_parting ? kv::BlockPool::EvictionPriority::kLast
+                                                        : kv::BlockPool::EvictionPriority::kFirst;
 }
 
 // What is pinned is gone for everybody else, so it must leave room for the largest live request;
@@ -317,7 +327,7 @@ void Scheduler::pin(Sequence& sequence) {
   const size_t whole = static_cast<size_t>(sequence.prompt_count / capacity_.block_tokens);
   name_blocks(sequence);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(whole);
-  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kDevice}, pools_);
+  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kDevice}, pools_).blocks;
   if (blocks == 0) return;  // erased meanwhile
   const auto first = [&](int group) {
     return first_seen_block(group, blocks * capacity_.block_tokens);

@@ -74,6 +74,9 @@ struct Sequence {
       first_parent;  // of block 0: origin, or the model's own root where the adapter acts later
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;  // tokens found in the prefix cache when it was first scheduled
+  // The position up to which others had computed the same then, in whole blocks, whether all of
+  // their window blocks were still there or not. Others may part from it here, too.
+  int parts_at = 0;
   kv::PerTier<int> cached_by_tier{};          // of these, by where they lay
   uint64_t owner = 0;                         // of its blocks, on a disk
   std::unique_ptr<DiskTier::Load> load;       // what is read for it while it waits

@@ -16,8 +16,14 @@ struct PrefixQuery {
   Tier furthest = kDevice;            // blocks may lie in the tiers up to this one
 };
 
-// The longest hit, in blocks, at most hashes.size(), whatever the set of groups.
-int longest_hit(const PrefixQuery& query, const BlockPools& pools);
+struct PrefixHit {
+  int blocks = 0;  // the longest hit, at most hashes.size(), whatever the set of groups
+  // So many, as many or more, are in every group that keeps all blocks: here the sequence parts
+  // from what others have computed, though window blocks before it may be gone. Without such
+  // groups: `blocks`.
+  int parts_at = 0;
+};
+PrefixHit longest_hit(const PrefixQuery& query, const BlockPools& pools);
 
 // The same of blocks that are where `has` says. `pools`: of their groups.
 int longest_prefix(int blocks, const BlockPools& pools,
