@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "apps/audit_flags.h"
 #include "apps/chains_flags.h"
 #include "apps/computed_pages.h"
+#include "apps/config_worker.h"
 #include "apps/console_flags.h"
 #include "apps/fleet_console.h"
 #include "apps/fleet_events.h"
@@ -75,6 +77,7 @@ void send_chat(const net::HttpRequest& request, net::Exchange& exchange, bool ha
 struct Answering {
   gateway::Gateway& gateway;
   GatewayReload& reload;
+  ConfigWorker& config_worker;  // what calls it
   ScalingExchange& others;
   ComputedPages& computed;
   GatewayChains* chains = nullptr;          // null: there are none
@@ -110,6 +113,15 @@ console::EventStreams::MayGoOn still_admitted(const Answering& with,
   };
 }
 
+void answer_config(const Answering& with, const net::HttpRequest& request,
+                   const std::shared_ptr<net::Exchange>& exchange, const std::string& who) {
+  if (std::optional<net::HttpResponse> refused = GatewayReload::refused_at_once(request)) {
+    return exchange->send(*std::move(refused));
+  }
+  with.config_worker.answer(
+      exchange, [&reload = with.reload, request, who] { return reload.answer(request, who); });
+}
+
 void answer_operator(const Answering& with, const net::HttpRequest& request,
                      std::shared_ptr<net::Exchange> exchange) {
   const std::variant<std::string, api::ApiError> who = admitted(with, request);
@@ -130,7 +142,7 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
   }
   if (with.computed.handle(request, exchange)) return;
   if (request.path == "/v1/config" || request.path.starts_with("/v1/config/")) {
-    return exchange->send(with.reload.answer(request, name));
+    return answer_config(with, request, exchange, name);
   }
   if (with.scaling != nullptr && request.path == "/v1/autoscaler") {
     return exchange->send(with.scaling->page());
@@ -199,6 +211,7 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Ans
 // Null: nobody could see it.
 std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
                                                 gateway::Gateway& gateway, GatewayReload& reload,
+                                                ConfigWorker& config_worker,
                                                 const GatewayScaling* scaling,
                                                 const ComputedPages& computed, bool has_chains,
                                                 const base::Clock& clock, base::Log& log) {
@@ -206,6 +219,7 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
   FleetConsole::Parts parts{.gateway = &gateway,
                             .states = nullptr,
                             .reload = &reload,
+                            .config_worker = &config_worker,
                             .computed = &computed,
                             .has_chains = has_chains,
                             .clock = clock,
@@ -385,6 +399,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
       },
       gateway, gate, clock, log);
   reload.audit_start();
+  ConfigWorker config_worker;
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
     TRY_ASSIGN(scaling, GatewayScaling::make(config, arguments.text("--record-facts"), gateway,
@@ -396,7 +411,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   TRY_ASSIGN(const std::unique_ptr<ComputedPages> computed, computed_pages(arguments));
   std::unique_ptr<FleetConsole> console;  // null: nobody could see it, or should
   if (has_operators_console(arguments)) {
-    console = operators_console(config, gateway, reload, scaling.get(), *computed,
+    console = operators_console(config, gateway, reload, config_worker, scaling.get(), *computed,
                                 chains != nullptr, clock, log);
   }
   const std::unique_ptr<FleetEvents> events =
@@ -404,6 +419,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   TRY_ASSIGN(Listeners listeners, open_listeners(config,
                                                  {.gateway = gateway,
                                                   .reload = reload,
+                                                  .config_worker = config_worker,
                                                   .others = others,
                                                   .computed = *computed,
                                                   .chains = chains.get(),
@@ -420,6 +436,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   stop_serving(gateway, listeners);
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
+  config_worker.stop();  // beyond this point nobody changes the configuration
   if (kept.audit != nullptr) kept.audit->note({.what = "stop", .target = file});
   return {};
 }
