@@ -17,6 +17,7 @@
 
 #include "access/admin_gate.h"
 #include "access/audit_log.h"
+#include "access/audit_metrics.h"
 #include "access/audited_exchange.h"
 #include "api/error.h"
 #include "apps/audit_flags.h"
@@ -134,8 +135,10 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
   const std::string& name = std::get<std::string>(who);
   exchange = gateway::audited(request, exchange, with.gateway.audit(), name);
   if (with.events != nullptr &&
-      with.events->handle(request, exchange, still_admitted(with, request)))
+      with.events->handle(request, exchange, with.gate.asks() ? name : std::string(),
+                          still_admitted(with, request))) {
     return;
+  }
   if (with.console != nullptr &&
       with.console->handle(request, exchange, still_admitted(with, request))) {
     return;
@@ -152,7 +155,7 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
   with.gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
     if (with.scaling != nullptr) with.scaling->add_metrics(text);
     if (with.chains != nullptr) with.chains->add_metrics(text);
-    add_audit_metrics(with.gateway.audit(), text);
+    access::add_audit_metrics(with.gateway.audit(), text);
   });
 }
 

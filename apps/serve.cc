@@ -219,6 +219,7 @@ Result<void> serve(const cli::Arguments& arguments) {
   const net::HttpServer::Options http_options = http_options_of(arguments, hosts, connections, tls);
   TRY_ASSIGN(const std::unique_ptr<access::AuditLog> audit, open_audit(arguments, clock, log));
   note_start(arguments, audit.get());
+  server_options.audit = audit.get();
   TRY_ASSIGN(const std::unique_ptr<WeightsFrom> weights, WeightsFrom::open(arguments, clock, log));
   node::TokenizerCache tokenizers;
   Workers workers;

@@ -249,6 +249,28 @@ class Audit(unittest.TestCase):
         for word in ("canary", "sk-user", "sk-ann"):
             self.assertNotIn(word, self.log.read_text())
 
+    def test_a_servers_lost_lines_are_counted(self):
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(gateway_fixture.SCRIPT))
+        kept = self.folder / "kept"
+        kept.mkdir()
+        server = Process("serve", gateway_fixture.BOX, "--executor", f"modelled:{script}", "--port", "0", "--admin-port", self.admin,
+                         "--audit-log", kept / "audit.jsonl", "--audit-key-file", self.key)
+        self.addCleanup(server.end)
+
+        def counted():
+            text = ask(self.admin, "GET", "/metrics")[1]
+            return tuple(int(float(line.split()[-1])) for name in ("total", "lost_total") for line in text.splitlines() if line.startswith(f"pelton_audit_lines_{name} "))
+
+        self.assertEqual(counted(), (1, 0), "the start")
+        kept.rename(self.folder / "away")
+        for _ in range(2):
+            self.assertEqual(ask(server.port, "POST", "/reset_prefix_cache")[0], 200, "what is done goes on")
+        self.assertEqual(counted(), (1, 2))
+        (self.folder / "away").rename(kept)
+        self.assertEqual(ask(server.port, "POST", "/reset_prefix_cache")[0], 200)
+        self.assertEqual(counted(), (3, 2), "how many were lost is a line, too")
+
     def test_one_without_the_other_is_wrong_usage(self):
         for words in (("--audit-log", self.log), ("--audit-key-file", self.key)):
             done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", self.config, *words], capture_output=True, text=True, timeout=30, check=False)
