@@ -23,6 +23,7 @@
 #include "apps/audit_flags.h"
 #include "apps/chains_flags.h"
 #include "apps/computed_pages.h"
+#include "apps/config_files.h"
 #include "apps/config_worker.h"
 #include "apps/console_flags.h"
 #include "apps/fleet_console.h"
@@ -78,7 +79,8 @@ void send_chat(const net::HttpRequest& request, net::Exchange& exchange, bool ha
 struct Answering {
   gateway::Gateway& gateway;
   GatewayReload& reload;
-  ConfigWorker& config_worker;  // what calls it
+  const ConfigFiles& config_files;
+  ConfigWorker& config_worker;  // what calls these two
   ScalingExchange& others;
   ComputedPages& computed;
   GatewayChains* chains = nullptr;          // null: there are none
@@ -119,8 +121,10 @@ void answer_config(const Answering& with, const net::HttpRequest& request,
   if (std::optional<net::HttpResponse> refused = GatewayReload::refused_at_once(request)) {
     return exchange->send(*std::move(refused));
   }
-  with.config_worker.answer(
-      exchange, [&reload = with.reload, request, who] { return reload.answer(request, who); });
+  with.config_worker.answer(exchange, [&reload = with.reload, &files = with.config_files, request,
+                                       who] {
+    return ConfigFiles::is_one(request.path) ? files.answer(request) : reload.answer(request, who);
+  });
 }
 
 void answer_operator(const Answering& with, const net::HttpRequest& request,
@@ -402,6 +406,8 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
       },
       gateway, gate, clock, log);
   reload.audit_start();
+  const ConfigFiles config_files(
+      {.capacity_file = arguments.text("--capacity"), .chains_folder = arguments.text("--chains")});
   ConfigWorker config_worker;
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
@@ -422,6 +428,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   TRY_ASSIGN(Listeners listeners, open_listeners(config,
                                                  {.gateway = gateway,
                                                   .reload = reload,
+                                                  .config_files = config_files,
                                                   .config_worker = config_worker,
                                                   .others = others,
                                                   .computed = *computed,

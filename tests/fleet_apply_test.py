@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 import urllib.parse
 
@@ -260,6 +261,31 @@ class Apply(unittest.TestCase):
         finally:
             for link in links:
                 link.close()
+
+    def test_files_beside_the_configuration_are_read_in_the_same_way(self):
+        for kind, code in (("capacity", "no_capacity"), ("chain", "no_chains")):
+            status, text, _ = self.ask("GET", f"/v1/config/{kind}")
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (404, code))
+        self.gateway.end()
+        top = pathlib.Path(__file__).resolve().parent.parent
+        plan = self.folder / "capacity.toml"
+        plan.write_text((top / "deploy" / "capacity.toml").read_text())
+        self.gateway = Process("gateway", "--config", self.config, "--capacity", plan, "--chains", top / "chains")
+        self.addCleanup(self.gateway.end)
+        self.assertEqual(self.done("get", "capacity"), plan.read_text())
+        said = json.loads(self.done("get", "capacity", "--json"))
+        self.assertEqual(said, tomllib.loads(plan.read_text()))
+        # As it lies there now.
+        plan.write_text(plan.read_text() + "# and more\n")
+        self.assertEqual(self.done("get", "capacity"), plan.read_text())
+        chains = {tomllib.loads(file.read_text())["name"]: file for file in sorted((top / "chains").glob("*.toml"))}
+        for name, file in chains.items():
+            self.assertEqual(self.done("get", "chain", name), file.read_text())
+        self.assertEqual(json.loads(self.done("get", "chain", "--json")), {name: tomllib.loads(file.read_text()) for name, file in chains.items()})
+        self.assertEqual(self.fleet("get", "chain", "none").returncode, 2)
+        for method in ("PUT", "PATCH", "DELETE"):
+            self.assertEqual(self.ask(method, "/v1/config/capacity", "{}", **{"Content-Type": "application/merge-patch+json"})[0], 405, method)
+        self.assertEqual(self.fleet("delete", "capacity").returncode, 2)
 
     def test_of_two_who_patch_at_once_one_is_refused(self):
         etag = self.ask("GET", "/v1/config")[2]
