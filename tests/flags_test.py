@@ -237,6 +237,7 @@ class Flags(unittest.TestCase):
             "fleet patch": [["fleet", "patch", f / "schema.json", "--admin", "http://127.0.0.1:1"], ["fleet", "patch", f / "schema.json", "pool", "a"]],
             "fleet history": [["fleet", "history", "--admin", "http://127.0.0.1:1"], ["fleet", "history", "3"]],
             "fleet revert": [["fleet", "revert", "3", "--admin", "http://127.0.0.1:1"]],
+            "posture": [["posture", f"gateway --config {f / 'gateway.toml'}"], ["posture", f"serve {BOX}"]],
             "audit verify": [["audit", "verify", f / "nowhere", "--key-file", f / "secret"]],
             "audit show": [["audit", "show", f / "nowhere", "--key-file", f / "secret"]],
             "fleet rollouts": [["fleet", "rollouts", "--admin", "http://127.0.0.1:1"]],
