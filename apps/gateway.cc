@@ -116,25 +116,41 @@ console::EventStreams::MayGoOn still_admitted(const Answering& with,
   };
 }
 
+// Of a request that whoever asks may not: a line of the audit log, and what he is answered.
+net::HttpResponse refused_answer(const Answering& with, const net::HttpRequest& request,
+                                 const api::ApiError& why) {
+  gateway::audit_refusal(request, why, with.gateway.audit());
+  net::HttpResponse answer = net::json_response(api::error_body(why), why.status);
+  if (why.status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
+  return answer;
+}
+
+// On the worker's thread. Since the request came its key may have gone.
+net::HttpResponse config_answer(const Answering& with, const net::HttpRequest& request,
+                                const std::string& who) {
+  if (!access::is_reading(request)) {
+    const auto still = with.gate.admit(request, gateway::role_needed(request));
+    if (const auto* why = std::get_if<api::ApiError>(&still))
+      return refused_answer(with, request, *why);
+  }
+  return ConfigFiles::is_one(request.path) ? with.config_files.answer(request)
+                                           : with.reload.answer(request, who);
+}
+
 void answer_config(const Answering& with, const net::HttpRequest& request,
                    const std::shared_ptr<net::Exchange>& exchange, const std::string& who) {
-  if (std::optional<net::HttpResponse> refused = GatewayReload::refused_at_once(request)) {
-    return exchange->send(*std::move(refused));
+  if (std::optional<net::HttpResponse> large = GatewayReload::refused_at_once(request)) {
+    return exchange->send(*std::move(large));
   }
-  with.config_worker.answer(exchange, [&reload = with.reload, &files = with.config_files, request,
-                                       who] {
-    return ConfigFiles::is_one(request.path) ? files.answer(request) : reload.answer(request, who);
-  });
+  with.config_worker.answer(exchange,
+                            [with, request, who] { return config_answer(with, request, who); });
 }
 
 void answer_operator(const Answering& with, const net::HttpRequest& request,
                      std::shared_ptr<net::Exchange> exchange) {
   const std::variant<std::string, api::ApiError> who = admitted(with, request);
-  if (const auto* refused = std::get_if<api::ApiError>(&who)) {
-    gateway::audit_refusal(request, *refused, with.gateway.audit());
-    net::HttpResponse answer = net::json_response(api::error_body(*refused), refused->status);
-    if (refused->status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
-    return exchange->send(std::move(answer));
+  if (const auto* why = std::get_if<api::ApiError>(&who)) {
+    return exchange->send(refused_answer(with, request, *why));
   }
   const std::string& name = std::get<std::string>(who);
   exchange = gateway::audited(request, exchange, with.gateway.audit(), name);
@@ -252,6 +268,11 @@ Result<std::unique_ptr<ComputedPages>> computed_pages(const cli::Arguments& argu
       ComputedPages::Parts{.program = std::move(program),
                            .facts_file = arguments.text("--record-facts"),
                            .capacity_file = arguments.text("--capacity")});
+}
+
+ConfigFiles files_beside(const cli::Arguments& arguments) {
+  return ConfigFiles(
+      {.capacity_file = arguments.text("--capacity"), .chains_folder = arguments.text("--chains")});
 }
 
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
@@ -406,8 +427,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
       },
       gateway, gate, clock, log);
   reload.audit_start();
-  const ConfigFiles config_files(
-      {.capacity_file = arguments.text("--capacity"), .chains_folder = arguments.text("--chains")});
+  const ConfigFiles config_files = files_beside(arguments);
   ConfigWorker config_worker;
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {

@@ -43,7 +43,7 @@ struct Judged {
   std::string configuration;  // of a gateway, with all that its file leaves out
 };
 
-std::vector<std::string> words_of(std::string_view command) {
+std::vector<std::string> command_words(std::string_view command) {
   std::vector<std::string> words;
   while (!command.empty()) {
     const size_t begin = std::min(command.find_first_not_of(" \t\n"), command.size());
@@ -79,7 +79,7 @@ Result<void> count_keys(const std::string& file, Posture::Keys& keys) {
   std::string_view left = text;
   while (!left.empty()) {
     const size_t end = std::min(left.find('\n'), left.size() - 1) + 1;
-    const std::vector<std::string> words = words_of(left.substr(0, end));
+    const std::vector<std::string> words = command_words(left.substr(0, end));
     left.remove_prefix(end);
     if (words.empty() || words.front().starts_with('#')) continue;
     access::OperatorRole role = access::OperatorRole::kNone;
@@ -275,7 +275,7 @@ void add_flags(const cli::Verb& verb, const cli::Arguments& arguments, Judged& j
 Result<Judged> judge(const std::string& command) {
   const cli::CommandLine line(cli::CommandLine::Program{.name = "pelton"},
                               std::vector{serve_verb(), gateway_verb()});
-  TRY_ASSIGN(const cli::CommandLine::Request request, line.parse(words_of(command)));
+  TRY_ASSIGN(const cli::CommandLine::Request request, line.parse(command_words(command)));
   if (request.verb == nullptr) {
     return Error{ErrorCode::kInvalidArgument, "that starts no server and no gateway", "COMMAND"};
   }
