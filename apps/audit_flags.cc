@@ -29,13 +29,4 @@ Result<std::unique_ptr<access::AuditLog>> open_audit(const cli::Arguments& argum
                                 clock, log);
 }
 
-void add_audit_metrics(const access::AuditLog* audit, telemetry::PrometheusText& text) {
-  if (audit == nullptr) return;
-  text.counter("pelton_audit_lines_total", "Lines of the audit log, since it was begun.",
-               static_cast<double>(audit->lines()));
-  text.counter("pelton_audit_lines_lost_total",
-               "Lines that could not be written, since this process began.",
-               static_cast<double>(audit->failures()));
-}
-
 }  // namespace pelton::apps

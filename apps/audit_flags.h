@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/command_line.h"
-#include "telemetry/prometheus_text.h"
 
 namespace pelton::apps {
 
@@ -18,8 +17,5 @@ std::vector<cli::Flag> audit_flags(const std::string& kept);
 // Null: none is kept. Errors: kBadConfig, kIo.
 Result<std::unique_ptr<access::AuditLog>> open_audit(const cli::Arguments& arguments,
                                                      const base::Clock& clock, base::Log& log);
-
-// Nothing where there is none.
-void add_audit_metrics(const access::AuditLog* audit, telemetry::PrometheusText& text);
 
 }  // namespace pelton::apps

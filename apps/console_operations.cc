@@ -22,6 +22,7 @@ constexpr std::string_view kSession = "/console/session";
 constexpr std::string_view kConfig = "/console/config";
 constexpr std::string_view kWorkers = "/console/workers/";
 constexpr std::string_view kRollouts = "/console/rollouts/";
+constexpr std::string_view kConfigure = "configure";  // as the audit has it
 
 net::HttpResponse refusal(const api::ApiError& error) {
   return net::json_response(api::error_body(error), error.status);
@@ -37,9 +38,11 @@ std::string_view result_of(int status) {
 }  // namespace
 
 ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload,
-                                     const base::Clock& clock, base::Log& log)
+                                     ConfigWorker* config_worker, const base::Clock& clock,
+                                     base::Log& log)
     : gateway_(gateway),
       reload_(reload),
+      config_worker_(config_worker),
       clock_(clock),
       log_(log),
       sessions_({.account_of =
@@ -67,28 +70,29 @@ std::optional<std::string> ConsoleOperations::signed_in(const net::HttpRequest& 
   return whose->name;
 }
 
-bool ConsoleOperations::handle(const net::HttpRequest& request, net::Exchange& exchange) {
+bool ConsoleOperations::handle(const net::HttpRequest& request,
+                               const std::shared_ptr<net::Exchange>& exchange) {
   if (!may_sign_in()) sessions_.end_all();
   if (request.path == kSession) {
-    exchange.send(may_sign_in() ? sessions_.answer(request)
-                                : refusal({.status = 404,
-                                           .message = "no key of this gateway's keys_file is an "
-                                                      "operator's (role=admin)",
-                                           .type = "invalid_request_error",
-                                           .param = {},
-                                           .code = "no_operators"}));
+    exchange->send(may_sign_in() ? sessions_.answer(request)
+                                 : refusal({.status = 404,
+                                            .message = "no key of this gateway's keys_file is an "
+                                                       "operator's (role=admin)",
+                                            .type = "invalid_request_error",
+                                            .param = {},
+                                            .code = "no_operators"}));
     return true;
   }
   if (reload_ != nullptr && request.path == kConfig) {
-    exchange.send(configure(request));
+    configure(request, exchange);
     return true;
   }
   if (request.path.starts_with(kRollouts)) {
-    exchange.send(command_rollout(request));
+    exchange->send(command_rollout(request));
     return true;
   }
   if (!request.path.starts_with(kWorkers)) return false;
-  exchange.send(command(request));
+  exchange->send(command(request));
   return true;
 }
 
@@ -111,22 +115,32 @@ std::variant<console::Sessions::Account, net::HttpResponse> ConsoleOperations::a
 
 // A dry run asks for a session, too, as it reads what the text names: keys, certificates. It
 // changes nothing, so there is nothing to note.
-net::HttpResponse ConsoleOperations::configure(const net::HttpRequest& request) {
-  constexpr std::string_view kWhat = "configure";
+void ConsoleOperations::configure(const net::HttpRequest& request,
+                                  const std::shared_ptr<net::Exchange>& exchange) {
   if (request.method != "PUT") {
     net::HttpResponse refused = refusal(api::method_not_allowed(request.method, request.path));
     refused.headers.add("Allow", "PUT");
-    return refused;
+    return exchange->send(std::move(refused));
   }
-  std::variant<console::Sessions::Account, net::HttpResponse> who = admit(request, kWhat, {});
-  if (auto* refused = std::get_if<net::HttpResponse>(&who)) return std::move(*refused);
+  std::variant<console::Sessions::Account, net::HttpResponse> who = admit(request, kConfigure, {});
+  if (auto* refused = std::get_if<net::HttpResponse>(&who)) {
+    return exchange->send(std::move(*refused));
+  }
+  if (std::optional<net::HttpResponse> refused = GatewayReload::refused_at_once(request)) {
+    return exchange->send(*std::move(refused));
+  }
   const std::string& name = std::get<console::Sessions::Account>(who).name;
-  net::HttpResponse response = reload_->replace(request, name);
+  config_worker_->answer(exchange, [this, request, name] { return replace_config(request, name); });
+}
+
+net::HttpResponse ConsoleOperations::replace_config(const net::HttpRequest& request,
+                                                    std::string_view who) {
+  net::HttpResponse response = reload_->replace(request, who);
   if (net::query_value(request.query, "dry_run").value_or("false") == "false") {
-    note({.what = kWhat,
+    note({.what = kConfigure,
           .target = {},
           .result = result_of(response.status),
-          .who = name,
+          .who = who,
           .from = access::address_of(request),
           .is_kept = true});
   }

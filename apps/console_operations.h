@@ -20,6 +20,7 @@
 #include <string_view>
 #include <variant>
 
+#include "apps/config_worker.h"
 #include "apps/gateway_reload.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -34,16 +35,17 @@ class ConsoleOperations {
  public:
   static constexpr size_t kLines = 64;
 
-  // All outlive it. `reload`: null: nobody writes the configuration here.
-  ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload, const base::Clock& clock,
-                    base::Log& log);
+  // All outlive it. `reload`: null: nobody writes the configuration here; `config_worker` calls it,
+  // and is null with it.
+  ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload, ConfigWorker* config_worker,
+                    const base::Clock& clock, base::Log& log);
 
   // Whether there is a key to sign in with.
   bool may_sign_in() const { return gateway_.has_operators(); }
   // The name of whoever has signed in where the request comes from.
   std::optional<std::string> signed_in(const net::HttpRequest& request);
-  // Whether the request was one of these; then it has been answered.
-  bool handle(const net::HttpRequest& request, net::Exchange& exchange);
+  // Whether the request was one of these; then it has been answered, or will be.
+  bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
   // {"n":…,"at":…,"who":…,"from":…,"what":…,"target":…,"result":…}, by number.
   std::map<std::string, std::string> rows() const;
 
@@ -58,7 +60,8 @@ class ConsoleOperations {
   };
   net::HttpResponse command(const net::HttpRequest& request);
   net::HttpResponse command_rollout(const net::HttpRequest& request);
-  net::HttpResponse configure(const net::HttpRequest& request);
+  void configure(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+  net::HttpResponse replace_config(const net::HttpRequest& request, std::string_view who);
   // Who may; an answer if nobody does, which has been noted.
   std::variant<console::Sessions::Account, net::HttpResponse> admit(const net::HttpRequest& request,
                                                                     std::string_view what,
@@ -68,6 +71,7 @@ class ConsoleOperations {
 
   gateway::Gateway& gateway_;
   GatewayReload* const reload_;
+  ConfigWorker* const config_worker_;
   const base::Clock& clock_;
   base::Log& log_;
   console::Sessions sessions_;

@@ -212,9 +212,11 @@ std::vector<std::string> kinds() {
           "gateway", "autoscaler", "etcd",   "kubernetes", "zones"};
 }
 
-std::vector<std::string> kinds_and_all() {
+// And what is read only: files beside the configuration's.
+std::vector<std::string> kinds_that_are_read() {
   std::vector<std::string> all = kinds();
-  all.emplace_back(kAll);
+  for (const std::string_view one : {std::string_view("capacity"), std::string_view("chain"), kAll})
+    all.emplace_back(one);
   return all;
 }
 
@@ -322,8 +324,9 @@ std::vector<cli::Verb> fleet_apply_verbs() {
        .summary = "Prints a gateway's configuration, or one object of it.",
        .about = "As it stands in the file, comments too, with the file's ETag on stderr.",
        .positionals = {{.name = "KIND",
-                        .help = "of what; all: the whole file",
-                        .choices = kinds_and_all()},
+                        .help = "of what; all: the whole file; capacity and chain: the files "
+                                "that the gateway is given beside it",
+                        .choices = kinds_that_are_read()},
                        {.name = "NAME",
                         .help = "a name, a worker's URL, a route's MODEL or MODEL/TENANT; without "
                                 "it all of that kind",

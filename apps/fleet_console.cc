@@ -33,10 +33,10 @@ std::vector<std::string_view> pages_of(const FleetConsole::Parts& parts) {
 
 FleetConsole::FleetConsole(Parts parts)
     : parts_(std::move(parts)),
-      operations_(parts_.gateway == nullptr
-                      ? nullptr
-                      : std::make_unique<ConsoleOperations>(*parts_.gateway, parts_.reload,
-                                                            parts_.clock, parts_.log)),
+      operations_(parts_.gateway == nullptr ? nullptr
+                                            : std::make_unique<ConsoleOperations>(
+                                                  *parts_.gateway, parts_.reload,
+                                                  parts_.config_worker, parts_.clock, parts_.log)),
       feed_(parts_.clock.unix_ms() / 1000),
       streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
       conditions_(parts_.clock.now_ns()),
@@ -103,7 +103,7 @@ bool FleetConsole::handle(const net::HttpRequest& request,
     return true;
   }
   if (!console::is_console_path(request.path)) return false;
-  if (operations_ != nullptr && operations_->handle(request, *exchange)) return true;
+  if (operations_ != nullptr && operations_->handle(request, exchange)) return true;
   if (request.method != "GET" && request.method != "HEAD") {
     exchange->send(console::only_for_reading(request));
   } else if (request.path == "/console/fleet") {

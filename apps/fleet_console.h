@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "apps/computed_pages.h"
+#include "apps/config_worker.h"
 #include "apps/console_operations.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -41,6 +42,7 @@ class FleetConsole {
     gateway::Gateway* gateway = nullptr;      // outlives it; null: there is none here
     std::function<States()> states;           // any thread; null: nobody scales here
     GatewayReload* reload = nullptr;          // likewise; null: nobody writes the configuration
+    ConfigWorker* config_worker = nullptr;    // what calls it: null where it is
     const ComputedPages* computed = nullptr;  // outlives it; null: nothing is computed
     bool has_chains = false;
     const base::Clock& clock;  // outlives it, as the next

@@ -9,6 +9,7 @@
 
 #include "api/error.h"
 #include "base/json.h"
+#include "gateway/interruption.h"
 #include "gateway/rollout.h"
 #include "net/json_response.h"
 
@@ -60,6 +61,20 @@ States alerts_of(const std::string& body) {
   return states;
 }
 
+net::HttpResponse too_many() {
+  return gateway::error_answer(
+      {},
+      {.status = 429,
+       .message = fmt::format("too many streams of events are open: at most {} of one key, and {} "
+                              "in all",
+                              FleetEvents::kStreamsOfOneMax, FleetEvents::kStreamsMax),
+       .type = "rate_limit_error",
+       .param = {},
+       .code = "too_many_event_streams",
+       .retry_after_s = 5},
+      {});
+}
+
 }  // namespace
 
 // What is known of a configuration that was there at the start the history says.
@@ -92,12 +107,41 @@ void FleetEvents::look() {
   if (parts_.conditions) log_.note_states("alert", alerts_of(parts_.conditions()), unix_ms);
 }
 
+std::shared_ptr<void> FleetEvents::take_place(const std::string& whose) {
+  std::lock_guard lock(mutex_);
+  const auto own = open_of_.find(whose);
+  const bool is_full = own != open_of_.end() && own->second >= kStreamsOfOneMax;
+  if (open_ >= kStreamsMax || is_full) return nullptr;
+  ++open_;
+  if (!whose.empty()) ++open_of_[whose];
+  return {this, [this, whose](void*) { give_back_place(whose); }};
+}
+
+void FleetEvents::give_back_place(const std::string& whose) {
+  std::lock_guard lock(mutex_);
+  --open_;
+  const auto own = open_of_.find(whose);
+  if (own != open_of_.end() && --own->second == 0) open_of_.erase(own);
+}
+
 bool FleetEvents::handle(const net::HttpRequest& request,
-                         const std::shared_ptr<net::Exchange>& exchange,
+                         const std::shared_ptr<net::Exchange>& exchange, const std::string& whose,
                          console::EventStreams::MayGoOn may_go_on) {
   if (request.path != kPath) return false;
-  if (request.method == "GET" || request.method == "HEAD") {
-    streams_.follow(request, exchange, std::move(may_go_on));
+  if (request.method == "HEAD") {
+    streams_.follow(request, exchange);
+    return true;
+  }
+  if (request.method == "GET") {
+    std::shared_ptr<void> place = take_place(whose);
+    if (place == nullptr) {
+      exchange->send(too_many());
+      return true;
+    }
+    streams_.follow(request, exchange,
+                    [may_go_on = std::move(may_go_on), place = std::move(place)] {
+                      return may_go_on == nullptr || may_go_on();
+                    });
     return true;
   }
   net::HttpResponse refused =

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -32,17 +34,26 @@ class FleetEvents {
   };
   explicit FleetEvents(Parts parts);
 
+  static constexpr int kStreamsMax = console::EventStreams::kStreamsMax;
+  static constexpr int kStreamsOfOneMax = 8;  // so that one key leaves others some
+
   // Whether the request was for these; then it has been answered, or is being, as long as whoever
-  // asks may.
+  // asks may. `whose`: of a key's streams there are fewer; empty: nobody is asked for one.
   bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
-              console::EventStreams::MayGoOn may_go_on);
+              const std::string& whose, console::EventStreams::MayGoOn may_go_on);
 
  private:
   void look();
+  // Held by a stream as long as it is open; null: it would be one too many.
+  std::shared_ptr<void> take_place(const std::string& whose);
+  void give_back_place(const std::string& whose);
 
   const Parts parts_;
   int64_t configuration_;  // the last one that was noted: look()'s own
   gateway::EventLog log_;
+  std::mutex mutex_;
+  int open_ = 0;                        // streams; guarded by mutex_, as the next
+  std::map<std::string, int> open_of_;  // by key, of those that have some
   console::EventStreams streams_;
   base::PeriodicThread ticker_;  // last: it uses what is above
 };

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -16,11 +17,14 @@
 
 #include "access/admin_gate.h"
 #include "access/audit_log.h"
+#include "access/audit_metrics.h"
 #include "access/audited_exchange.h"
 #include "api/error.h"
 #include "apps/audit_flags.h"
 #include "apps/chains_flags.h"
 #include "apps/computed_pages.h"
+#include "apps/config_files.h"
+#include "apps/config_worker.h"
 #include "apps/console_flags.h"
 #include "apps/fleet_console.h"
 #include "apps/fleet_events.h"
@@ -75,6 +79,8 @@ void send_chat(const net::HttpRequest& request, net::Exchange& exchange, bool ha
 struct Answering {
   gateway::Gateway& gateway;
   GatewayReload& reload;
+  const ConfigFiles& config_files;
+  ConfigWorker& config_worker;  // what calls these two
   ScalingExchange& others;
   ComputedPages& computed;
   GatewayChains* chains = nullptr;          // null: there are none
@@ -110,27 +116,56 @@ console::EventStreams::MayGoOn still_admitted(const Answering& with,
   };
 }
 
+// Of a request that whoever asks may not: a line of the audit log, and what he is answered.
+net::HttpResponse refused_answer(const Answering& with, const net::HttpRequest& request,
+                                 const api::ApiError& why) {
+  gateway::audit_refusal(request, why, with.gateway.audit());
+  net::HttpResponse answer = net::json_response(api::error_body(why), why.status);
+  if (why.status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
+  return answer;
+}
+
+// On the worker's thread. Since the request came its key may have gone.
+net::HttpResponse config_answer(const Answering& with, const net::HttpRequest& request,
+                                const std::string& who) {
+  if (!access::is_reading(request)) {
+    const auto still = with.gate.admit(request, gateway::role_needed(request));
+    if (const auto* why = std::get_if<api::ApiError>(&still))
+      return refused_answer(with, request, *why);
+  }
+  return ConfigFiles::is_one(request.path) ? with.config_files.answer(request)
+                                           : with.reload.answer(request, who);
+}
+
+void answer_config(const Answering& with, const net::HttpRequest& request,
+                   const std::shared_ptr<net::Exchange>& exchange, const std::string& who) {
+  if (std::optional<net::HttpResponse> large = GatewayReload::refused_at_once(request)) {
+    return exchange->send(*std::move(large));
+  }
+  with.config_worker.answer(exchange,
+                            [with, request, who] { return config_answer(with, request, who); });
+}
+
 void answer_operator(const Answering& with, const net::HttpRequest& request,
                      std::shared_ptr<net::Exchange> exchange) {
   const std::variant<std::string, api::ApiError> who = admitted(with, request);
-  if (const auto* refused = std::get_if<api::ApiError>(&who)) {
-    gateway::audit_refusal(request, *refused, with.gateway.audit());
-    net::HttpResponse answer = net::json_response(api::error_body(*refused), refused->status);
-    if (refused->status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
-    return exchange->send(std::move(answer));
+  if (const auto* why = std::get_if<api::ApiError>(&who)) {
+    return exchange->send(refused_answer(with, request, *why));
   }
   const std::string& name = std::get<std::string>(who);
   exchange = gateway::audited(request, exchange, with.gateway.audit(), name);
   if (with.events != nullptr &&
-      with.events->handle(request, exchange, still_admitted(with, request)))
+      with.events->handle(request, exchange, with.gate.asks() ? name : std::string(),
+                          still_admitted(with, request))) {
     return;
+  }
   if (with.console != nullptr &&
       with.console->handle(request, exchange, still_admitted(with, request))) {
     return;
   }
   if (with.computed.handle(request, exchange)) return;
   if (request.path == "/v1/config" || request.path.starts_with("/v1/config/")) {
-    return exchange->send(with.reload.answer(request, name));
+    return answer_config(with, request, exchange, name);
   }
   if (with.scaling != nullptr && request.path == "/v1/autoscaler") {
     return exchange->send(with.scaling->page());
@@ -140,7 +175,7 @@ void answer_operator(const Answering& with, const net::HttpRequest& request,
   with.gateway.handle_admin(request, exchange, [&](telemetry::PrometheusText& text) {
     if (with.scaling != nullptr) with.scaling->add_metrics(text);
     if (with.chains != nullptr) with.chains->add_metrics(text);
-    add_audit_metrics(with.gateway.audit(), text);
+    access::add_audit_metrics(with.gateway.audit(), text);
   });
 }
 
@@ -199,6 +234,7 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Ans
 // Null: nobody could see it.
 std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
                                                 gateway::Gateway& gateway, GatewayReload& reload,
+                                                ConfigWorker& config_worker,
                                                 const GatewayScaling* scaling,
                                                 const ComputedPages& computed, bool has_chains,
                                                 const base::Clock& clock, base::Log& log) {
@@ -206,6 +242,7 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
   FleetConsole::Parts parts{.gateway = &gateway,
                             .states = nullptr,
                             .reload = &reload,
+                            .config_worker = &config_worker,
                             .computed = &computed,
                             .has_chains = has_chains,
                             .clock = clock,
@@ -231,6 +268,11 @@ Result<std::unique_ptr<ComputedPages>> computed_pages(const cli::Arguments& argu
       ComputedPages::Parts{.program = std::move(program),
                            .facts_file = arguments.text("--record-facts"),
                            .capacity_file = arguments.text("--capacity")});
+}
+
+ConfigFiles files_beside(const cli::Arguments& arguments) {
+  return ConfigFiles(
+      {.capacity_file = arguments.text("--capacity"), .chains_folder = arguments.text("--chains")});
 }
 
 // A gateway's own autoscaler starts replicas of its machine, and is the only one.
@@ -385,6 +427,8 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
       },
       gateway, gate, clock, log);
   reload.audit_start();
+  const ConfigFiles config_files = files_beside(arguments);
+  ConfigWorker config_worker;
   std::unique_ptr<GatewayScaling> scaling;  // null: replicas are others' business
   if (scales) {
     TRY_ASSIGN(scaling, GatewayScaling::make(config, arguments.text("--record-facts"), gateway,
@@ -396,7 +440,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   TRY_ASSIGN(const std::unique_ptr<ComputedPages> computed, computed_pages(arguments));
   std::unique_ptr<FleetConsole> console;  // null: nobody could see it, or should
   if (has_operators_console(arguments)) {
-    console = operators_console(config, gateway, reload, scaling.get(), *computed,
+    console = operators_console(config, gateway, reload, config_worker, scaling.get(), *computed,
                                 chains != nullptr, clock, log);
   }
   const std::unique_ptr<FleetEvents> events =
@@ -404,6 +448,8 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   TRY_ASSIGN(Listeners listeners, open_listeners(config,
                                                  {.gateway = gateway,
                                                   .reload = reload,
+                                                  .config_files = config_files,
+                                                  .config_worker = config_worker,
                                                   .others = others,
                                                   .computed = *computed,
                                                   .chains = chains.get(),
@@ -420,6 +466,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   stop_serving(gateway, listeners);
   if (scaling != nullptr) scaling->stop(kStopTime);
   if (listeners.admin != nullptr) listeners.admin->stop(std::chrono::milliseconds(0));
+  config_worker.stop();  // beyond this point nobody changes the configuration
   if (kept.audit != nullptr) kept.audit->note({.what = "stop", .target = file});
   return {};
 }

@@ -45,7 +45,6 @@ constexpr std::string_view kState = "/v1/config/state";
 constexpr std::string_view kHistory = "/v1/config/history";
 constexpr std::string_view kObjects = "/v1/config/";
 constexpr std::string_view kMergePatch = "application/merge-patch+json";
-constexpr size_t kPatchBytesMax = size_t{64} << 10;
 constexpr std::string_view kDryRun = "dry_run";
 constexpr int kTriesMax = 3;  // of a patch whose file is another one each time
 // Of what there is one.
@@ -591,6 +590,11 @@ Result<std::string> GatewayReload::text_asked(const net::HttpRequest& request,
                    : gateway::patched_config(*before, file_, patch);
 }
 
+std::optional<net::HttpResponse> GatewayReload::refused_at_once(const net::HttpRequest& request) {
+  if (request.body.size() <= kConfigBytesMax) return std::nullopt;
+  return refusal(bad_config({ErrorCode::kBadConfig, "it has more than 1 MiB", "body"}));
+}
+
 net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
   const Result<bool> tries = only_tries(request);
   if (!tries.ok()) return refusal(api::api_error(tries.error()));
@@ -599,12 +603,7 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
     refused.headers.add("Accept-Patch", std::string(kMergePatch));
     return refused;
   }
-  const bool is_patch = request.method == "PATCH";
-  if (request.body.size() > (is_patch ? kPatchBytesMax : kConfigBytesMax)) {
-    return refusal(
-        bad_config({ErrorCode::kBadConfig,
-                    is_patch ? "it has more than 64 KiB" : "it has more than 1 MiB", "body"}));
-  }
+  if (std::optional<net::HttpResponse> large = refused_at_once(request)) return *std::move(large);
   const std::string from = access::address_of(request);
   std::lock_guard lock(mutex_);
   const auto refused = [&](const api::ApiError& error) {
@@ -612,7 +611,8 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
     return refusal(error);
   };
   const std::string_view wanted = request.headers.get("If-Match");
-  const bool may_again = wanted.empty() && (is_patch || request.method == "DELETE");
+  const bool may_again =
+      wanted.empty() && (request.method == "PATCH" || request.method == "DELETE");
   const bool is_revert = request.method == "POST";
   for (int left = may_again ? kTriesMax : 1; left > 0; --left) {
     const Result<std::string> before = base::read_file(file_, kConfigBytesMax);

@@ -64,8 +64,10 @@ class GatewayReload {
   // says, each with all that is left out. GET /v1/config/history, /v1/config/history/N: texts that
   // the file had; POST /v1/config/history/N/revert: as PUT of that one. GET /v1/config/state:
   // {"file","at","why","error","takes_new_start":[...]} of the last reading. `who` asks, as the log
-  // has it.
+  // has it. This may take seconds, and waits for other changes: apps/config_worker.h.
   net::HttpResponse answer(const net::HttpRequest& request, std::string_view who);
+  // Why a request is answered at once: its body is larger than any that could be right.
+  static std::optional<net::HttpResponse> refused_at_once(const net::HttpRequest& request);
   // The same change, of somebody who has signed in.
   net::HttpResponse replace(const net::HttpRequest& request, std::string_view who);
 

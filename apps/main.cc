@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "apps/argument_copy.h"
+#include "apps/posture.h"
 #include "apps/rank.h"
 #include "apps/read_sound.h"
 #include "apps/store_verbs.h"
@@ -136,6 +137,7 @@ std::vector<pelton::cli::Verb> all_verbs(const pelton::cli::CommandLine::Program
   for (pelton::cli::Verb& verb : apps::weights_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::store_verbs()) verbs.push_back(std::move(verb));
   for (pelton::cli::Verb& verb : apps::audit_verbs()) verbs.push_back(std::move(verb));
+  verbs.push_back(apps::posture_verb());
   verbs.push_back(apps::capacity_plan_verb());
   verbs.push_back(apps::availability_verb());
   for (pelton::cli::Verb& verb : apps::chain_verbs()) verbs.push_back(std::move(verb));

@@ -14,6 +14,8 @@
 #include "launch/simulated_provider.h"
 #include "launch/site_launcher.h"
 #include "launch/slurm_site.h"
+#include "net/allowed_hosts.h"
+#include "net/ip_address.h"
 #include "net/tls_trust.h"
 #include "net/url.h"
 #include "node/model_names.h"
@@ -435,6 +437,34 @@ std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& 
                        .model = model_of(row)});
   }
   return workers;
+}
+
+// Replicas are called by a machine's name where a queue of jobs says on which they run. Where that
+// is not said here, the autoscaler's own file may.
+launch::OrderRules order_rules(const gateway::GatewayConfig& config) {
+  launch::OrderRules rules;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (!pool.scaling) continue;
+    const std::optional<gateway::LaunchConfig>& launch = pool.scaling->launch;
+    const auto is = [&](gateway::LaunchConfig::Kind kind) {
+      return launch && launch->kind == kind;
+    };
+    rules.pools[pool.name] = {
+        .takes_names = !launch || is(gateway::LaunchConfig::Kind::kSlurm),
+        .port = is(gateway::LaunchConfig::Kind::kKubernetes) ? launch->port : 0};
+  }
+  rules.may_stand = [&config](const std::string& address) {
+    if (gateway::may_be_worker(address, config.allowed_cidrs)) return true;
+    if (!config.allowed_cidrs.empty()) return false;
+    return !net::is_ip_address(address) || net::is_loopback(address) || address == "0.0.0.0" ||
+           address == "::";
+  };
+  rules.is_declared = [&config](const launch::ScaledFleet::Address& address) {
+    return std::ranges::any_of(config.workers, [&](const gateway::WorkerConfig& one) {
+      return one.host == address.host && one.port == address.port;
+    });
+  };
+  return rules;
 }
 
 std::vector<gateway::WorkerConfig> launched_workers(

@@ -12,6 +12,7 @@
 #include "gateway/gateway.h"
 #include "launch/fleet_scaler.h"
 #include "launch/launcher_set.h"
+#include "launch/order_check.h"
 
 namespace pelton::apps {
 
@@ -34,6 +35,8 @@ std::vector<launch::ScaledPool> scaled_pools(const gateway::GatewayConfig& confi
 Result<std::unique_ptr<launch::LauncherSet>> open_launcher(const gateway::GatewayConfig& config,
                                                            uint64_t epoch, const base::Clock& clock,
                                                            base::Log& log);
+// What orders of an autoscaler that is another process may be about. `config` outlives it.
+launch::OrderRules order_rules(const gateway::GatewayConfig& config);
 // A gateway's workers, as the decider sees them.
 std::vector<launch::ScaledFleet::Worker> scaled_workers(const gateway::Gateway& gateway,
                                                         const std::string& pool);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kWaitingMax = 64;
 constexpr int64_t kWaitMax_ms = 60'000;
+constexpr std::string_view kInvalid = "invalid_exchange";
 
 net::HttpResponse refusal(int status, std::string code, std::string message) {
   return net::error_response(
@@ -103,41 +104,70 @@ bool ScalingExchange::handle(const net::HttpRequest& request,
   return true;
 }
 
-// Why it is no autoscaler's of this gateway; empty: it is.
-std::string ScalingExchange::not_ours(const launch::ExchangeOrder& order) const {
+// Why it is no autoscaler's of this gateway; none: it is.
+std::optional<ScalingExchange::Refused> ScalingExchange::not_ours(
+    const launch::ExchangeOrder& order) const {
   if (launch::OrderFence::is_ahead(order.epoch, clock_.unix_ms())) {
-    return fmt::format("epoch {} is more than a day ahead of this machine's clock", order.epoch);
+    return Refused{.code = kInvalid,
+                   .message = fmt::format("epoch {} is more than a day ahead of this machine's "
+                                          "clock",
+                                          order.epoch)};
   }
-  for (const auto* const some : {&order.launched, &order.draining, &order.released}) {
-    for (const launch::ScaledFleet::Address& one : *some) {
-      if (gateway_.scales(one.pool)) continue;
-      return fmt::format("pool '{}' has no [pool.scale] here: its workers are not an autoscaler's",
-                         one.pool.substr(0, 100));
-    }
+  const std::shared_ptr<const gateway::GatewayConfig> config = gateway_.in_force();
+  std::optional<launch::OrderFault> fault =
+      launch::check_order(order, last_.launched, order_rules(*config));
+  if (!fault) return std::nullopt;
+  return Refused{.code = fault->code, .message = std::move(fault->message)};
+}
+
+// Once in a while, however often it is tried: what was said of the first one.
+net::HttpResponse ScalingExchange::refuse(const net::HttpRequest& request, std::string_view who,
+                                          const Refused& refused) const {
+  if (gateway_.audit() != nullptr) {
+    gateway_.audit()->note_often(
+        {.who = std::string(who),
+         .from = access::address_of(request),
+         .what = "scale",
+         .target = refused.epoch == 0 ? "autoscaler" : fmt::format("autoscaler {}", refused.epoch),
+         .result = fmt::format("refused: {} {}", refused.status, refused.code),
+         .detail = {refused.message}});
   }
-  return {};
+  return refusal(refused.status, std::string(refused.code), refused.message);
+}
+
+std::optional<ScalingExchange::Refused> ScalingExchange::obey(const net::HttpRequest& request,
+                                                              std::string_view who,
+                                                              launch::ExchangeOrder& order) {
+  std::lock_guard lock(mutex_);
+  if (std::optional<Refused> refused = not_ours(order)) return refused;
+  if (!fence_.takes(order.epoch, clock_.now_ns())) {
+    return Refused{
+        .status = 409,
+        .code = "superseded",
+        .message = fmt::format("a newer autoscaler ({}) is obeyed here", fence_.newest())};
+  }
+  keep_unknown(order);
+  apply(order);
+  audit(request, who, order);
+  last_ = order;
+  return std::nullopt;
 }
 
 net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request, std::string_view who) {
   // A page that an operator looks at may not command the fleet.
   if (!request.headers.get("Origin").empty()) {
-    return refusal(403, "forbidden_origin", "replicas are not commanded by pages in a browser");
+    return refuse(request, who,
+                  {.status = 403,
+                   .code = "forbidden_origin",
+                   .message = "replicas are not commanded by pages in a browser"});
   }
   Result<launch::ExchangeOrder> order = launch::parse_order_body(request.body);
-  if (!order.ok()) return refusal(400, "invalid_exchange", order.error().message);
-  if (std::string why = not_ours(*order); !why.empty()) {
-    return refusal(400, "invalid_exchange", std::move(why));
+  if (!order.ok()) {
+    return refuse(request, who, {.code = kInvalid, .message = order.error().message});
   }
-  {
-    std::lock_guard lock(mutex_);
-    if (!fence_.takes(order->epoch, clock_.now_ns())) {
-      return refusal(409, "superseded",
-                     fmt::format("a newer autoscaler ({}) is obeyed here", fence_.newest()));
-    }
-    keep_unknown(*order);
-    apply(*order);
-    audit(request, who, *order);
-    last_ = *order;
+  if (std::optional<Refused> refused = obey(request, who, *order)) {
+    refused->epoch = order->epoch;
+    return refuse(request, who, *refused);
   }
   launch::ExchangeReport report;
   for (const launch::ExchangeOrder::Pool& pool : order->pools) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +52,19 @@ class ScalingExchange {
               std::string_view who);
 
  private:
+  // A refusal, which is a line of the audit log.
+  struct Refused {
+    int status = 400;
+    std::string_view code;
+    std::string message;
+    uint64_t epoch = 0;  // the order's; 0: it is none
+  };
   net::HttpResponse exchange(const net::HttpRequest& request, std::string_view who);
-  std::string not_ours(const launch::ExchangeOrder& order) const;
+  std::optional<Refused> obey(const net::HttpRequest& request, std::string_view who,
+                              launch::ExchangeOrder& order);
+  std::optional<Refused> not_ours(const launch::ExchangeOrder& order) const;  // under mutex_
+  net::HttpResponse refuse(const net::HttpRequest& request, std::string_view who,
+                           const Refused& refused) const;
   void keep_unknown(launch::ExchangeOrder& order) const;  // under mutex_, as the next
   void apply(const launch::ExchangeOrder& order);
   void audit(const net::HttpRequest& request, std::string_view who,

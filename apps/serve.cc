@@ -170,11 +170,15 @@ net::HttpServer::Options http_options_of(const cli::Arguments& arguments,
           .http2 = arguments.text("--http2") == "on"};
 }
 
-void note_start(const cli::Arguments& arguments, access::AuditLog* audit) {
-  if (audit == nullptr) return;
+// With its first line, if one is kept.
+Result<std::unique_ptr<access::AuditLog>> begin_audit(const cli::Arguments& arguments,
+                                                      const base::Clock& clock, base::Log& log) {
+  TRY_ASSIGN(std::unique_ptr<access::AuditLog> audit, open_audit(arguments, clock, log));
+  if (audit == nullptr) return audit;
   audit->note({.what = "start",
                .target = fmt::format("{}", fmt::join(arguments.list("MODEL"), " ")),
                .result = fmt::format("version {}", kVersion)});
+  return audit;
 }
 
 void warn_of_exposure(const std::string& host, const access::ApiKeys& keys, base::Log& log) {
@@ -217,8 +221,8 @@ Result<void> serve(const cli::Arguments& arguments) {
   server_options.reports = reporting.options();
   const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options = http_options_of(arguments, hosts, connections, tls);
-  TRY_ASSIGN(const std::unique_ptr<access::AuditLog> audit, open_audit(arguments, clock, log));
-  note_start(arguments, audit.get());
+  TRY_ASSIGN(const std::unique_ptr<access::AuditLog> audit, begin_audit(arguments, clock, log));
+  server_options.audit = audit.get();
   TRY_ASSIGN(const std::unique_ptr<WeightsFrom> weights, WeightsFrom::open(arguments, clock, log));
   node::TokenizerCache tokenizers;
   Workers workers;

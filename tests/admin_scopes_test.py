@@ -184,6 +184,39 @@ class Scopes(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "it goes on without its key")
         self.assertEqual(self.ask("GET", "/v1/events", "view")[0], 401)
 
+    def follow(self, role=None):
+        """A stream of events, open, or the error's status and code."""
+        link = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
+        self.addCleanup(link.close)
+        link.request("GET", "/v1/events", headers={"Authorization": f"Bearer {KEYS[role]}"} if role else {})
+        answer = link.getresponse()
+        if answer.status == 200:
+            return link
+        self.assertGreater(int(answer.headers["Retry-After"]), 0)
+        return answer.status, json.loads(answer.read())["error"]["code"]
+
+    def test_of_streams_one_key_leaves_others_some(self):
+        too_many = (429, "too_many_event_streams")
+        gateway = self.gateway("--admin-keys")
+        streams = [self.follow("view") for _ in range(8)]
+        self.assertNotIn(too_many, streams)
+        self.assertEqual(self.follow("view"), too_many)
+        self.assertEqual(self.ask("HEAD", "/v1/events", "view")[0], 200)
+        streams += [self.follow(role) for role in ("operate", "admin") for _ in range(8)]
+        self.assertNotIn(too_many, streams)
+        self.assertEqual(self.follow("admin"), too_many)
+        # One that has ended makes room, for its own key.
+        streams[0].close()
+        end = time.monotonic() + 20
+        while self.follow("view") == too_many:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+        gateway.end(15)
+        # Where nobody is asked for a key there are so many in all.
+        self.gateway()
+        self.assertNotIn(too_many, [self.follow() for _ in range(24)])
+        self.assertEqual(self.follow(), too_many)
+
     def test_without_asking_a_key_is_held_to_its_role(self):
         self.gateway()
         self.assertEqual(self.ask("GET", "/v1/workers")[0], 200)

@@ -249,6 +249,59 @@ class Audit(unittest.TestCase):
         for word in ("canary", "sk-user", "sk-ann"):
             self.assertNotIn(word, self.log.read_text())
 
+    def test_an_order_about_what_was_not_launched_is_refused_and_a_line(self):
+        self.config.write_text(self.text(1) + '[[pool]]\nname = "s"\nmodel = "s"\n[pool.scale]\n')
+        self.gateway()
+
+        def order(launched=(), draining=(), released=(), **more):
+            lists = {key: [{"pool": "s", "host": host, "port": port} for host, port in some]
+                     for key, some in (("launched", launched), ("draining", draining), ("released", released))}
+            status, text = ask(self.admin, "POST", "/v1/autoscaler/exchange", {"epoch": 5, **lists, "pools": []}, **more)
+            return status, "" if status == 200 else json.loads(text)["error"]["code"]
+
+        one, declared = ("127.0.0.1", 4), ("127.0.0.1", 3)
+        self.assertEqual(order(draining=[declared]), (400, "address_not_launched"))
+        self.assertEqual(order(released=[one]), (400, "address_not_launched"))
+        self.assertEqual(order(launched=[declared]), (400, "address_taken"))
+        self.assertEqual(order(launched=[("8.8.8.8", 443)]), (400, "address_not_allowed"))
+        self.assertEqual(order(Origin="http://attacker.example"), (403, "forbidden_origin"))
+        rows = json.loads(ask(self.admin, "GET", "/v1/workers")[1])["workers"]
+        self.assertEqual([(row["address"], row["state"] == "draining") for row in rows], [("127.0.0.1:3", False)])
+        self.assertEqual(order(launched=[one], draining=[one]), (200, ""))
+        self.assertEqual(order(launched=[one]), (200, ""))
+        for _ in range(50):
+            self.assertEqual(order(draining=[declared]), (400, "address_not_launched"), "launched once, or somebody else's")
+        self.wait(lambda: len({line["result"] for line in self.own_lines()}) >= 5)
+        refused = [line for line in self.own_lines() if line["result"] != "done"]
+        self.assertEqual({line["result"].split(",")[0] for line in refused},
+                         {f"refused: {why}" for why in ("400 address_not_launched", "400 address_taken", "400 address_not_allowed", "403 forbidden_origin")})
+        self.assertLess(len(refused), 10, "however often it is tried")
+        self.assertEqual({(line["what"], line["who"], line["from"]) for line in refused}, {("scale", "an operator", "127.0.0.1")})
+        taken = next(line for line in refused if "taken" in line["result"])
+        self.assertEqual((taken["target"], taken["detail"]), ("autoscaler 5", ["127.0.0.1:3 of pool 's' is a worker of the configuration's already"]))
+
+    def test_a_servers_lost_lines_are_counted(self):
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(gateway_fixture.SCRIPT))
+        kept = self.folder / "kept"
+        kept.mkdir()
+        server = Process("serve", gateway_fixture.BOX, "--executor", f"modelled:{script}", "--port", "0", "--admin-port", self.admin,
+                         "--audit-log", kept / "audit.jsonl", "--audit-key-file", self.key)
+        self.addCleanup(server.end)
+
+        def counted():
+            text = ask(self.admin, "GET", "/metrics")[1]
+            return tuple(int(float(line.split()[-1])) for name in ("total", "lost_total") for line in text.splitlines() if line.startswith(f"pelton_audit_lines_{name} "))
+
+        self.assertEqual(counted(), (1, 0), "the start")
+        kept.rename(self.folder / "away")
+        for _ in range(2):
+            self.assertEqual(ask(server.port, "POST", "/reset_prefix_cache")[0], 200, "what is done goes on")
+        self.assertEqual(counted(), (1, 2))
+        (self.folder / "away").rename(kept)
+        self.assertEqual(ask(server.port, "POST", "/reset_prefix_cache")[0], 200)
+        self.assertEqual(counted(), (3, 2), "how many were lost is a line, too")
+
     def test_one_without_the_other_is_wrong_usage(self):
         for words in (("--audit-log", self.log), ("--audit-key-file", self.key)):
             done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", self.config, *words], capture_output=True, text=True, timeout=30, check=False)

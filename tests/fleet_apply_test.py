@@ -10,10 +10,12 @@ import json
 import os
 import pathlib
 import random
+import select
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 import urllib.parse
 
@@ -234,6 +236,57 @@ class Apply(unittest.TestCase):
                 self.assertEqual(patched.stderr, checked.stderr.replace(str(file), str(self.config)))
         self.assertEqual(self.config.read_text(), whole)
 
+    def test_a_patch_may_be_as_large_as_a_file(self):
+        workers = {f"http://10.0.{i // 250}.{i % 250 + 1}:9000": {"pool": "b", "zone": "z"} for i in range(3000)}
+        status, text, _ = self.patch({"worker": workers}, "/v1/config?dry_run=true")
+        self.assertEqual(status, 200, text)
+        self.assertEqual([(one["change"], one["kind"]) for one in json.loads(text)["changes"]], [("added", "worker")] * 3000)
+        self.assertEqual(self.config.read_text(), self.head + POOLS)
+
+    def test_a_change_that_takes_long_keeps_nobody_else_waiting(self):
+        large = self.head + POOLS + "".join(f'[[pool]]\nname = "p{i}"\nmodel = "m{i}"\n' for i in range(4000))
+        links = [http.client.HTTPConnection("127.0.0.1", self.admin, timeout=120) for _ in range(20)]
+        try:
+            for link in links:
+                link.request("PUT", "/v1/config?dry_run=true", large)
+            # One after the other, and no more of them than so many: what else is asked is answered meanwhile.
+            self.assertEqual(self.ask("GET", "/health/live")[0], 200)
+            waiting = select.select([link.sock for link in links], [], [], 0)[0]
+            self.assertLess(len(waiting), len(links))
+            answers = [link.getresponse() for link in links]
+            bodies = [json.loads(answer.read()) for answer in answers]
+            refused = [body["error"]["code"] for body, answer in zip(bodies, answers) if answer.status == 503]
+            self.assertEqual(set(refused), {"config_busy"})
+            self.assertEqual([answer.status for answer in answers].count(200) + len(refused), len(links))
+        finally:
+            for link in links:
+                link.close()
+
+    def test_files_beside_the_configuration_are_read_in_the_same_way(self):
+        for kind, code in (("capacity", "no_capacity"), ("chain", "no_chains")):
+            status, text, _ = self.ask("GET", f"/v1/config/{kind}")
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (404, code))
+        self.gateway.end()
+        top = pathlib.Path(__file__).resolve().parent.parent
+        plan = self.folder / "capacity.toml"
+        plan.write_text((top / "deploy" / "capacity.toml").read_text())
+        self.gateway = Process("gateway", "--config", self.config, "--capacity", plan, "--chains", top / "chains")
+        self.addCleanup(self.gateway.end)
+        self.assertEqual(self.done("get", "capacity"), plan.read_text())
+        said = json.loads(self.done("get", "capacity", "--json"))
+        self.assertEqual(said, tomllib.loads(plan.read_text()))
+        # As it lies there now.
+        plan.write_text(plan.read_text() + "# and more\n")
+        self.assertEqual(self.done("get", "capacity"), plan.read_text())
+        chains = {tomllib.loads(file.read_text())["name"]: file for file in sorted((top / "chains").glob("*.toml"))}
+        for name, file in chains.items():
+            self.assertEqual(self.done("get", "chain", name), file.read_text())
+        self.assertEqual(json.loads(self.done("get", "chain", "--json")), {name: tomllib.loads(file.read_text()) for name, file in chains.items()})
+        self.assertEqual(self.fleet("get", "chain", "none").returncode, 2)
+        for method in ("PUT", "PATCH", "DELETE"):
+            self.assertEqual(self.ask(method, "/v1/config/capacity", "{}", **{"Content-Type": "application/merge-patch+json"})[0], 405, method)
+        self.assertEqual(self.fleet("delete", "capacity").returncode, 2)
+
     def test_of_two_who_patch_at_once_one_is_refused(self):
         etag = self.ask("GET", "/v1/config")[2]
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -249,7 +302,7 @@ class Apply(unittest.TestCase):
             for method, path, body in (("PUT", "/v1/config", whole + "# x\n"), ("DELETE", "/v1/config/pool/b", None), ("POST", "/v1/config/history/1/revert", None)):
                 self.assertEqual(self.ask(method, f"{path}?{query}", body)[0], 400, (method, path, query))
             self.assertEqual(self.patch({"gateway": {"retries": 4}}, f"/v1/config?{query}")[0], 400, query)
-        self.assertEqual(self.patch({"gateway": {"tls_cert": "x" * (64 << 10)}})[0], 400)
+        self.assertEqual(self.patch({"gateway": {"tls_cert": "x" * (1 << 20)}})[0], 400)
         self.assertEqual(self.config.read_text(), whole)
 
     def save(self, old, new):

@@ -94,27 +94,6 @@ Result<std::string> name_of(std::string_view text, std::string_view kind, const 
   return config_name(kind, value.items.front());
 }
 
-// None: there is none. An error: there are two.
-Result<std::optional<size_t>> find(const std::vector<ConfigPart>& parts, const ConfigPlace& place,
-                                   const std::string& file) {
-  std::optional<size_t> found;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].kind != place.kind || parts[i].name != place.name) continue;
-    if (found) {
-      return cli::bad_toml(file, 1,
-                           fmt::format("there are two of {} '{}'", place.kind, place.name));
-    }
-    found = i;
-  }
-  return found;
-}
-
-std::string joined(const std::vector<ConfigPart>& parts, size_t begin, size_t end) {
-  std::string text;
-  for (size_t i = begin; i < end; ++i) text += parts[i].text;
-  return text;
-}
-
 // But for those that it begins with.
 std::string_view without_blank_lines(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -167,30 +146,107 @@ Result<std::vector<ConfigPart>> config_parts(std::string_view text, const std::s
   return parts;
 }
 
-Result<std::string> with_object(std::string_view text, const std::string& file,
-                                const ConfigPlace& place, std::string_view object) {
+Result<ConfigEdit> ConfigEdit::read(std::string_view text, std::string file) {
+  TRY_ASSIGN(std::vector<ConfigPart> parts, config_parts(text, file));
+  ConfigEdit edit;
+  edit.file_ = std::move(file);
+  edit.line_end_ = gateway::line_end(text);
+  for (ConfigPart& part : parts) {
+    edit.add({.kind = std::move(part.kind),
+              .name = std::move(part.name),
+              .text = std::string(part.text)});
+  }
+  return edit;
+}
+
+void ConfigEdit::add(Part part) {
+  places_[{part.kind, part.name}].push_back(parts_.size());
+  parts_.push_back(std::move(part));
+}
+
+// None: there is none. An error: there are two.
+Result<std::optional<size_t>> ConfigEdit::place_of(const ConfigPlace& place) const {
+  const auto found = places_.find({place.kind, place.name});
+  if (found == places_.end()) return std::optional<size_t>();
+  if (found->second.size() == 1) return std::optional<size_t>(found->second.front());
+  return cli::bad_toml(file_, 1, fmt::format("there are two of {} '{}'", place.kind, place.name));
+}
+
+Result<std::optional<std::string>> ConfigEdit::find(const ConfigPlace& place) const {
+  TRY_ASSIGN(const std::optional<size_t> at, place_of(place));
+  if (!at) return std::optional<std::string>();
+  return std::optional<std::string>(own_text(parts_[*at].text));
+}
+
+std::vector<std::string> ConfigEdit::names(std::string_view kind) const {
+  std::vector<std::string> names;
+  for (const Part& part : parts_) {
+    if (!part.is_gone && part.kind == kind) names.push_back(part.name);
+  }
+  return names;
+}
+
+Result<void> ConfigEdit::put(const ConfigPlace& place, std::string_view object) {
   const Result<std::string> name = name_of(object, place.kind, place.kind, 1);
   if (!name.ok()) return Error{ErrorCode::kInvalidArgument, name.error().message, "body"};
   if (*name != place.name) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("this is {} '{}', not '{}'", place.kind, *name, place.name), "body"};
   }
-  TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
-  TRY_ASSIGN(const std::optional<size_t> at, find(parts, place, file));
+  TRY_ASSIGN(const std::optional<size_t> at, place_of(place));
   std::string own = own_text(without_blank_lines(object));
   if (own.ends_with('\r')) own.pop_back();
   if (!at) {
-    const std::string end(line_end(text));
-    std::string whole(text);
-    if (!whole.empty()) whole += whole.ends_with('\n') ? end : end + end;
-    return whole + own + end;
+    add({.kind = place.kind, .name = place.name, .text = own + line_end_, .is_new = true});
+    return {};
   }
   // What stands between it and the next one stays.
-  const std::string_view before = parts[*at].text;
-  size_t end = end_of(before);
-  if (end > 0 && before[end - 1] == '\r') --end;
-  return joined(parts, 0, *at) + own + std::string(before.substr(end)) +
-         joined(parts, *at + 1, parts.size());
+  std::string& text = parts_[*at].text;
+  size_t end = end_of(text);
+  if (end > 0 && text[end - 1] == '\r') --end;
+  text.replace(0, end, own);
+  return {};
+}
+
+Result<void> ConfigEdit::take_out(const ConfigPlace& place) {
+  TRY_ASSIGN(const std::optional<size_t> at, place_of(place));
+  if (!at) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("the file has no {}{}{}", place.kind, place.name.empty() ? "" : " ",
+                             place.name),
+                 "name"};
+  }
+  Part& part = parts_[*at];
+  const size_t comment = part.text.find('#', end_of(part.text));
+  part.text.erase(0, std::min(comment, part.text.size()));
+  part.is_gone = true;
+  places_.erase({place.kind, place.name});
+  return {};
+}
+
+std::string ConfigEdit::text() const {
+  std::string whole;
+  for (const Part& part : parts_) {
+    if (part.is_new && !part.is_gone && !whole.empty()) {
+      whole += whole.ends_with('\n') ? line_end_ : line_end_ + line_end_;
+    }
+    whole += part.text;
+  }
+  return whole;
+}
+
+Result<std::string> with_object(std::string_view text, const std::string& file,
+                                const ConfigPlace& place, std::string_view object) {
+  TRY_ASSIGN(ConfigEdit edit, ConfigEdit::read(text, file));
+  TRY(edit.put(place, object));
+  return edit.text();
+}
+
+Result<std::string> without_object(std::string_view text, const std::string& file,
+                                   const ConfigPlace& place) {
+  TRY_ASSIGN(ConfigEdit edit, ConfigEdit::read(text, file));
+  TRY(edit.take_out(place));
+  return edit.text();
 }
 
 std::string_view line_end(std::string_view text) {
@@ -201,24 +257,6 @@ std::string_view line_end(std::string_view text) {
 
 std::string own_text(std::string_view object) {
   return std::string(object.substr(0, end_of(object)));
-}
-
-Result<std::string> without_object(std::string_view text, const std::string& file,
-                                   const ConfigPlace& place) {
-  TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
-  TRY_ASSIGN(const std::optional<size_t> at, find(parts, place, file));
-  if (!at) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("the file has no {}{}{}", place.kind, place.name.empty() ? "" : " ",
-                             place.name),
-                 "name"};
-  }
-  const std::string_view before = parts[*at].text;
-  const size_t comment = before.find('#', end_of(before));
-  return joined(parts, 0, *at) +
-         std::string(comment == std::string_view::npos ? std::string_view()
-                                                       : before.substr(comment)) +
-         joined(parts, *at + 1, parts.size());
 }
 
 }  // namespace pelton::gateway

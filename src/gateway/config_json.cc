@@ -1,6 +1,8 @@
 #include "gateway/config_json.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -106,9 +108,10 @@ Result<Json> config_json(std::string_view text, const std::string& file) {
       continue;
     }
     Json::Object objects;
+    std::set<std::string, std::less<>> names;
     for (const TomlNode& item : kind.value.items) {
       std::string name = config_name(kind.name, item);
-      if (std::ranges::find(objects, name, &Json::Member::key) != objects.end()) {
+      if (!names.insert(name).second) {
         return cli::bad_toml(file, item.line,
                              fmt::format("there are two of {} '{}'", kind.name, name));
       }

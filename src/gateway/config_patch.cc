@@ -70,8 +70,20 @@ std::string_view comment_behind(std::string_view line) {
   return {};
 }
 
+Path parent_of(const Path& path) {
+  return path.empty() ? path : Path(path.begin(), path.end() - 1);
+}
+
+// The members of an object by their names.
+using Members = std::map<std::string_view, const Json*>;
+Members members_of(const Json& object) {
+  Members members;
+  for (const Json::Member& one : object.as_object()) members[one.key] = &one.value;
+  return members;
+}
+
 // The lines of one object, and which of them are which key's, as far as lines show. Edits are
-// collected, and carried out from below so that the numbers of lines hold.
+// collected, and carried out at once, so that the numbers of lines hold.
 class ObjectLines {
  public:
   ObjectLines(std::string_view text, std::string kind, const TomlNode& object)
@@ -81,26 +93,33 @@ class ObjectLines {
     entries_.push_back({.begin = static_cast<size_t>(first - lines_.begin()), .is_header = true});
     add_entries(object, {});
     std::ranges::stable_sort(entries_, {}, &Entry::begin);
-    for (size_t i = 0; i < entries_.size(); ++i) end_entry(i);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      end_entry(i);
+      places_.try_emplace(entries_[i].path, i);
+      if (!entries_[i].is_header) last_keys_[parent_of(entries_[i].path)] = i;
+    }
   }
 
   // False: it is not distinguished by its lines.
   bool edit(const Json& was, const Json& now) { return edit_table(was, now, {}); }
 
   std::string text() {
-    // Of several at one line what stands there goes before what is put before it.
-    std::ranges::reverse(edits_);
+    // Of several at one line what is put before it goes before what takes its place.
     std::ranges::stable_sort(edits_, [](const Edit& a, const Edit& b) {
-      if (a.begin != b.begin) return a.begin > b.begin;
-      return a.end > a.begin && b.end == b.begin;
+      if (a.begin != b.begin) return a.begin < b.begin;
+      return a.end == a.begin && b.end > b.begin;
     });
-    for (const Edit& edit : edits_) {
-      const auto begin = lines_.begin() + static_cast<std::ptrdiff_t>(edit.begin);
-      const auto end = lines_.begin() + static_cast<std::ptrdiff_t>(edit.end);
-      lines_.insert(lines_.erase(begin, end), edit.text);
-    }
     std::string whole;
-    for (const std::string& line : lines_) whole += line;
+    size_t at = 0;
+    const auto copy_until = [&](size_t line) {
+      for (; at < line; ++at) whole += lines_[at];
+    };
+    for (const Edit& edit : edits_) {
+      copy_until(edit.begin);
+      whole += edit.text;
+      at = std::max(at, edit.end);
+    }
+    copy_until(lines_.size());
     return whole;
   }
 
@@ -156,17 +175,20 @@ class ObjectLines {
   }
 
   const Entry* find(const Path& path) const {
-    const auto found = std::ranges::find(entries_, path, &Entry::path);
-    return found == entries_.end() ? nullptr : &*found;
+    const auto found = places_.find(path);
+    return found == places_.end() ? nullptr : &entries_[found->second];
   }
 
   bool edit_table(const Json& was, const Json& now, const Path& path) {
+    const Members old_members = members_of(was);
+    const Members new_members = members_of(now);
     for (const Json::Member& member : was.as_object()) {
       Path own = path;
       own.push_back(member.key);
       const Entry* entry = find(own);
       if (entry == nullptr) return false;
-      const Json* value = now.find(member.key);
+      const auto found = new_members.find(member.key);
+      const Json* value = found == new_members.end() ? nullptr : found->second;
       if (value != nullptr && is_same_json(member.value, *value)) continue;
       const bool goes_on =
           value != nullptr && entry->is_header && member.value.is_object() && value->is_object();
@@ -176,7 +198,7 @@ class ObjectLines {
       if (!is_done) return false;
     }
     for (const Json::Member& member : now.as_object()) {
-      if (was.find(member.key) == nullptr && !add(path, member)) return false;
+      if (!old_members.contains(member.key) && !add(path, member)) return false;
     }
     return true;
   }
@@ -186,11 +208,13 @@ class ObjectLines {
     if (entry.is_header) {
       Entry whole = entry;
       whole.end = lines_.size();
-      for (const Entry& next : entries_) {
+      for (size_t i = places_.at(entry.path) + 1; i < entries_.size(); ++i) {
+        const Entry& next = entries_[i];
         const bool is_within = next.path.size() >= entry.path.size() &&
                                std::equal(entry.path.begin(), entry.path.end(), next.path.begin());
         if (next.begin <= entry.begin || is_within) continue;
-        whole.end = std::min(whole.end, next.begin);
+        whole.end = next.begin;
+        break;
       }
       end = trimmed_end(whole);
     }
@@ -225,10 +249,9 @@ class ObjectLines {
     }
     const Entry* behind = find(path);  // the table's header, or the last key below it
     if (behind == nullptr) return false;
-    for (const Entry& one : entries_) {
-      const bool is_key = !one.is_header && one.path.size() == path.size() + 1 &&
-                          std::equal(path.begin(), path.end(), one.path.begin());
-      if (is_key && one.begin >= behind->begin) behind = &one;
+    if (const auto last = last_keys_.find(path); last != last_keys_.end()) {
+      const Entry& key = entries_[last->second];
+      if (key.begin >= behind->begin) behind = &key;
     }
     const std::string_view line = lines_[behind->begin];
     const std::string_view indent = line.substr(0, line.size() - without_blanks(line).size());
@@ -240,7 +263,9 @@ class ObjectLines {
 
   std::vector<std::string> lines_;
   const std::string kind_;
-  std::vector<Entry> entries_;  // by their lines
+  std::vector<Entry> entries_;        // by their lines
+  std::map<Path, size_t> places_;     // in entries_
+  std::map<Path, size_t> last_keys_;  // of a table's path the last one that is no header, there
   std::vector<Edit> edits_;
 };
 
@@ -330,56 +355,58 @@ bool is_kind_name(std::string_view kind) {
   return !kind.empty() && toml_key(kind) == kind;
 }
 
-Result<std::string> patch_object(std::string_view text, const std::string& file,
-                                 const ConfigPlace& place, const Json& patch, bool may_be_new) {
+Result<void> add_object(ConfigEdit& edit, const ConfigPlace& place, const Json& patch,
+                        std::string_view end) {
+  Json object = merged_json(Json::Object(), patch);
+  if (is_config_list(place.kind)) name_object(place, object);
+  const std::optional<std::string> own = object_text(place.kind, object);
+  if (!own || !says(*own, place.kind, object)) {
+    return bad_patch(fmt::format("'{}' has a value that TOML has not", place.kind));
+  }
+  return edit.put(place, with_line_ends(*own, end, place.kind, object));
+}
+
+// `end`: of the file's lines.
+Result<void> patch_object(ConfigEdit& edit, const std::string& file, const ConfigPlace& place,
+                          const Json& patch, std::string_view end) {
   if (!is_kind_name(place.kind)) return bad_patch(fmt::format("nothing is a '{}'", place.kind));
   if (!patch.is_object() && !patch.is_null()) {
     return bad_patch(fmt::format("{}{}{} is an object, not {}", place.kind,
                                  place.name.empty() ? "" : " ", place.name, patch.kind_name()));
   }
-  TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
-  const auto is_it = [&](const ConfigPart& part) {
-    return part.kind == place.kind && part.name == place.name;
-  };
-  const auto part = std::ranges::find_if(parts, is_it);
-  if (part == parts.end() && !may_be_new) return without_object(text, file, place);
-  if (patch.is_null()) {
-    return part == parts.end() ? Result<std::string>(std::string(text))
-                               : without_object(text, file, place);
-  }
-  if (part == parts.end()) {
-    Json object = merged_json(Json::Object(), patch);
-    if (is_config_list(place.kind)) name_object(place, object);
-    const std::optional<std::string> own = object_text(place.kind, object);
-    if (!own || !says(*own, place.kind, object)) {
-      return bad_patch(fmt::format("'{}' has a value that TOML has not", place.kind));
-    }
-    return with_object(text, file, place, with_line_ends(*own, line_end(text), place.kind, object));
-  }
-  const std::string own = own_text(part->text);
-  TRY_ASSIGN(const TomlNode tree, cli::parse_toml(own + "\n", file));
+  TRY_ASSIGN(const std::optional<std::string> own, edit.find(place));
+  if (patch.is_null()) return own ? edit.take_out(place) : Result<void>();
+  if (!own) return add_object(edit, place, patch, end);
+  TRY_ASSIGN(const TomlNode tree, cli::parse_toml(*own + "\n", file));
   const TomlNode* object = object_in(tree);
   if (object == nullptr) return cli::bad_toml(file, 1, "edit the file as a whole");
   const Json was = json_of(*object);
   const Json now = merged_json(was, patch);
-  if (is_same_json(was, now)) return std::string(text);
-  TRY_ASSIGN(const std::string changed, edited(own, place.kind, *object, now, line_end(text)));
-  return with_object(text, file, place, changed);
+  if (is_same_json(was, now)) return {};
+  TRY_ASSIGN(const std::string changed, edited(*own, place.kind, *object, now, end));
+  return edit.put(place, changed);
 }
 
-// Of all of a kind.
-Result<Json::Object> names_of(std::string_view text, const std::string& file, std::string_view kind,
-                              const Json& patch) {
-  if (patch.is_object()) return patch.as_object();
-  if (!patch.is_null()) {
-    return bad_patch(fmt::format("'{}' is an object by names, not {}", kind, patch.kind_name()));
+// Of all of a kind, or those that the patch names.
+Result<void> patch_kind(ConfigEdit& edit, const std::string& file, const Json::Member& kind,
+                        std::string_view end) {
+  if (!is_config_list(kind.key)) {
+    return patch_object(edit, file, {.kind = kind.key, .name = {}}, kind.value, end);
   }
-  TRY_ASSIGN(const std::vector<ConfigPart> parts, config_parts(text, file));
-  Json::Object all;
-  for (const ConfigPart& part : parts) {
-    if (part.kind == kind) all.push_back({.key = part.name, .value = nullptr});
+  if (kind.value.is_null()) {
+    for (std::string& name : edit.names(kind.key)) {
+      TRY(edit.take_out({.kind = kind.key, .name = std::move(name)}));
+    }
+    return {};
   }
-  return all;
+  if (!kind.value.is_object()) {
+    return bad_patch(
+        fmt::format("'{}' is an object by names, not {}", kind.key, kind.value.kind_name()));
+  }
+  for (const Json::Member& one : kind.value.as_object()) {
+    TRY(patch_object(edit, file, {.kind = kind.key, .name = one.key}, one.value, end));
+  }
+  return {};
 }
 
 }  // namespace
@@ -414,32 +441,21 @@ Result<std::string> patched_config(std::string_view text, const std::string& fil
   if (!patch.is_object()) {
     return bad_patch("a patch is an object, as in {\"gateway\": {\"retries\": 2}}");
   }
-  std::string whole(text);
-  size_t patched = 0;
-  const auto patch_one = [&](const ConfigPlace& place, const Json& value) -> Result<void> {
-    if (++patched > kPatchedMax) {
-      return bad_patch(fmt::format("a patch is of {} objects at most", kPatchedMax));
-    }
-    TRY_ASSIGN(whole, patch_object(whole, file, place, value, true));
-    return {};
-  };
-  for (const Json::Member& kind : patch.as_object()) {
-    if (!is_config_list(kind.key)) {
-      TRY(patch_one({.kind = kind.key, .name = {}}, kind.value));
-      continue;
-    }
-    TRY_ASSIGN(const Json::Object names, names_of(whole, file, kind.key, kind.value));
-    for (const Json::Member& one : names) {
-      TRY(patch_one({.kind = kind.key, .name = one.key}, one.value));
-    }
-  }
-  return whole;
+  TRY_ASSIGN(ConfigEdit edit, ConfigEdit::read(text, file));
+  const std::string_view end = line_end(text);
+  for (const Json::Member& kind : patch.as_object()) TRY(patch_kind(edit, file, kind, end));
+  return edit.text();
 }
 
 Result<std::string> patched_object(std::string_view text, const std::string& file,
                                    const ConfigPlace& place, const Json& patch) {
   if (patch.is_null()) return bad_patch("null takes nothing away here: DELETE does");
-  return patch_object(text, file, place, patch, false);
+  TRY_ASSIGN(ConfigEdit edit, ConfigEdit::read(text, file));
+  TRY_ASSIGN(const std::optional<std::string> own, edit.find(place));
+  // Says that it is not there.
+  if (!own) TRY(edit.take_out(place));
+  TRY(patch_object(edit, file, place, patch, line_end(text)));
+  return edit.text();
 }
 
 }  // namespace pelton::gateway

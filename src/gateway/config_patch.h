@@ -15,10 +15,9 @@
 
 namespace pelton::gateway {
 
-// Of config_json() (gateway/config_json.h); objects that it adds stand behind the last one. Errors:
-// kInvalidArgument, it is no such patch, or of more than kPatchedMax objects; kBadConfig, the text
-// is to be edited as a whole (config_parts()).
-inline constexpr size_t kPatchedMax = 64;
+// Of config_json() (gateway/config_json.h); objects that it adds stand behind the last one. The
+// text is read once, and the work is n log n in the bytes of both. Errors: kInvalidArgument, it is
+// no such patch; kBadConfig, the text is to be edited as a whole (config_parts()).
 Result<std::string> patched_config(std::string_view text, const std::string& file,
                                    const Json& patch);
 // Of one object, which is there. Errors: as above, and kNotFound.

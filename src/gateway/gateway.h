@@ -105,6 +105,10 @@ class Gateway {
   bool has_routes() const;
   // The configuration that is in force, with all that its file leaves out (config_text.h).
   std::string effective_config() const;
+  std::shared_ptr<const GatewayConfig> in_force() const {
+    const std::shared_ptr<const Settings> settings = config();
+    return {settings, &settings->config};
+  }
   Rollouts& rollouts() { return rollouts_; }
   access::AuditLog* audit() const { return audit_; }
   // False: no worker has that name.

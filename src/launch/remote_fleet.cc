@@ -57,6 +57,17 @@ bool RemoteFleet::is_stopping() const {
   return stopping_;
 }
 
+// Of what was launched: gateways refuse an order to drain anything else.
+ExchangeOrder RemoteFleet::order_to_send() const {
+  ExchangeOrder order = order_;
+  const auto is_not_launched = [&](const Address& one) {
+    return std::ranges::find(order.launched, one) == order.launched.end();
+  };
+  std::erase_if(order.draining, is_not_launched);
+  std::erase_if(order.released, is_not_launched);
+  return order;
+}
+
 void RemoteFleet::push(Gateway& gateway) {
   uint64_t sent = 0;
   for (;;) {
@@ -66,7 +77,7 @@ void RemoteFleet::push(Gateway& gateway) {
       changed_.wait_for(lock, gateway.trouble.empty() ? kPushAgain : kTryAgain,
                         [&] { return stopping_ || (version_ != sent && gateway.trouble.empty()); });
       if (stopping_) return;
-      order = order_;
+      order = order_to_send();
       sent = version_;
     }
     note(gateway, exchange(gateway, order));

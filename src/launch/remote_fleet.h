@@ -67,6 +67,7 @@ class RemoteFleet final : public ScaledFleet {
   };
 
   void push(Gateway& gateway);
+  ExchangeOrder order_to_send() const;  // under mutex_
   void listen(const Gateway& gateway);
   void add_key(net::HttpCall& call) const;
   Result<void> exchange(Gateway& gateway, const ExchangeOrder& order);

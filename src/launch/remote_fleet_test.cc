@@ -133,6 +133,13 @@ TEST_F(RemoteFleetTest, WhatIsInForceReachesTheGatewayAndWhatItKnowsComesBack) {
   wait([&] { return gateway.last().launched.empty(); });
   EXPECT_TRUE(gateway.last().draining.empty());
   EXPECT_TRUE(gateway.last().released.empty());
+  // Nor does one that was not launched: the gateway would refuse all of the order.
+  fleet_->set_draining(address, true);
+  fleet_->release_memory(address);
+  fleet_->retire("p", 4);
+  wait([&] { return gateway.last().pools[0].retirement == 4; });
+  EXPECT_TRUE(gateway.last().draining.empty());
+  EXPECT_TRUE(gateway.last().released.empty());
 
   wait([&] { return !fleet_->workers("p").empty(); });
   EXPECT_EQ(fleet_->workers("p")[0].port, 7);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "access/audit_metrics.h"
 #include "chain_http/chain_service.h"
 #include "server/health.h"
 #include "server/services.h"
@@ -638,6 +639,7 @@ std::string metrics_page(const Services& services) {
     write_store(text, *services.options.response_store);
   }
   if (services.options.tools != nullptr) write_tools(text, *services.options.tools);
+  access::add_audit_metrics(services.options.audit, text);
   write_process(text);
   return text.text();
 }

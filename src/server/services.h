@@ -38,6 +38,9 @@
 #include "server/work_pool.h"
 #include "store/response_store.h"
 
+namespace pelton::access {
+class AuditLog;
+}
 namespace pelton::chain_http {
 class ChainService;
 }
@@ -62,6 +65,7 @@ struct Services {
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
     ToolServers* tools = nullptr;  // of models themselves; outlives it; null: there are none
+    const access::AuditLog* audit = nullptr;  // for the metrics; outlives it; null: none is kept
     access::RequestReporter::Options reports;
     WorkPool::Options compile_pool = {};
     WorkPool::Options preparation_pool = preparation_pool_options();
