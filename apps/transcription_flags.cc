@@ -60,7 +60,7 @@ std::vector<Flag> transcription_flags() {
            .most = 86400},
           {.name = "--max-num-transcriptions",
            .value = "N",
-           .help = "of a speech model: files that wait or are heard; more are answered 429",
+           .help = "of a speech model: files that wait or are heard, and live sessions; more are answered 429",
            .kind = Flag::Kind::kInteger,
            .default_text = "64",
            .least = 1,

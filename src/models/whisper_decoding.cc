@@ -93,8 +93,11 @@ std::vector<double> language_probabilities(Whisper& model, WhisperWindow& window
 std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTask& task) {
   std::vector<TokenId> prompt;
   if (!task.previous.empty()) {
-    const auto most = static_cast<size_t>(config.target_positions / 2 - 1);
-    const size_t kept = std::min(task.previous.size(), most);
+    // Start of previous, start, language, task, no timestamps, and a token more.
+    constexpr int kOthers = 6;
+    const int room = config.target_positions - static_cast<int>(task.begun.size()) - kOthers;
+    const int most = std::clamp(room, 0, config.target_positions / 2 - 1);
+    const size_t kept = std::min(task.previous.size(), static_cast<size_t>(most));
     prompt.push_back(config.start_of_previous);
     prompt.insert(prompt.end(), task.previous.end() - static_cast<std::ptrdiff_t>(kept),
                   task.previous.end());
@@ -132,9 +135,10 @@ WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTa
                           const std::function<bool()>& go_on) {
   const WhisperConfig& config = model.config();
   const auto vocab = static_cast<size_t>(config.vocab_size);
-  const std::vector<TokenId> prompt = whisper_prompt(config, task);
+  std::vector<TokenId> prompt = whisper_prompt(config, task);
+  prompt.insert(prompt.end(), task.begun.begin(), task.begun.end());
   window.rewind(0);
-  WhisperText text;
+  WhisperText text{.tokens = task.begun};
   std::span<const float> all = model.step(window, prompt);
   {
     const auto start =
@@ -155,7 +159,7 @@ WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTa
     if (window.length() == config.target_positions) break;
     all = model.step(window, {&token, 1});
   }
-  text.average_logprob = sum / static_cast<double>(text.tokens.size() + 1);
+  text.average_logprob = sum / static_cast<double>(text.tokens.size() - task.begun.size() + 1);
   return text;
 }
 

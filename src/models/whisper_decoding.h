@@ -30,6 +30,7 @@ struct WhisperTask {
   bool translates = false;
   bool timestamps = true;
   std::vector<TokenId> previous;  // text before the window, or a prompt; its end is used
+  std::vector<TokenId> begun;     // the window's first tokens, where they stand already
   int tokens_max = 224;
   double temperature = 0.0;  // 0: the likeliest token each time
   uint64_t seed = 0;         // of what is drawn otherwise
@@ -38,10 +39,10 @@ struct WhisperTask {
 std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTask& task);
 
 struct WhisperText {
-  std::vector<TokenId> tokens;  // timestamps among them; without the end of text
-  double average_logprob = 0.0;
-  double no_speech = 0.0;  // its probability
-  bool ended = false;      // by itself, not by tokens_max
+  std::vector<TokenId> tokens;   // timestamps among them; without the end of text
+  double average_logprob = 0.0;  // of those behind `begun`
+  double no_speech = 0.0;        // its probability
+  bool ended = false;            // by itself, not by tokens_max
 };
 // `go_on` is asked before each token; where it says no, what there is is given.
 WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,

@@ -14,11 +14,6 @@ constexpr int kHop = 160;
 constexpr int kFramesPerSecond = 100;
 constexpr int kFramesPerTimestamp = 2;
 constexpr double kSecondsPerTimestamp = 0.02;
-constexpr double kNoSpeech = 0.6;
-constexpr double kUnlikely = -1.0;
-constexpr double kRepetitive = 2.4;
-constexpr double kTemperatureStep = 0.2;
-constexpr double kTemperatureMax = 1.0;
 // Text that was drawn at more than this is no prompt for what follows.
 constexpr double kTemperatureOfPrompts = 0.5;
 
@@ -163,33 +158,22 @@ Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool
   WhisperWindow window = model.window(model.encode(window_mel()));
   if (!go_on()) return stopped;
   if (config_.multilingual && language_token_ < 0) detect_language(model, window);
-  WhisperText text;
-  double temperature = task_.temperature;
-  double ratio = 0.0;
-  for (;;) {
-    text = decode_window(model, window, window_task(temperature), go_on);
-    if (!go_on()) return stopped;
-    std::vector<TokenId> said = text.tokens;
-    std::erase_if(said, [&](TokenId id) { return id >= config_.end_of_text; });
-    ratio = compression_ ? compression_(said) : 0.0;
-    const bool is_silence = text.no_speech > kNoSpeech && text.average_logprob < kUnlikely;
-    const bool is_doubtful = ratio > kRepetitive || text.average_logprob < kUnlikely;
-    const double next = temperature + kTemperatureStep;
-    if (!task_.falls_back || is_silence || !is_doubtful || next > kTemperatureMax + 1e-6) break;
-    temperature = next;
-  }
+  const WhisperAttempt made = decode_with_fallback(
+      model, window, [&](double temperature) { return window_task(temperature); },
+      {.first = task_.temperature, .falls_back = task_.falls_back}, compression_, go_on);
+  if (!go_on()) return stopped;
   const int64_t frames = std::min<int64_t>(config_.frames(), content_ - seek_);
-  if (text.no_speech > kNoSpeech && text.average_logprob <= kUnlikely) {
+  if (made.is_silence) {
     seek_ += frames;
     return seek_ < content_;
   }
-  Cut cut = cut_window(text, config_, static_cast<double>(seek_) / kFramesPerSecond, frames);
+  Cut cut = cut_window(made.text, config_, static_cast<double>(seek_) / kFramesPerSecond, frames);
   for (WhisperSegment& segment : cut.segments) {
-    segment.temperature = temperature;
-    segment.compression_ratio = ratio;
+    segment.temperature = made.temperature;
+    segment.compression_ratio = made.compression_ratio;
   }
   add_segments(model, window, std::move(cut.segments), frames);
-  if (temperature > kTemperatureOfPrompts) previous_.clear();
+  if (made.temperature > kTemperatureOfPrompts) previous_.clear();
   seek_ += std::min(cut.advance, frames);
   return seek_ < content_;
 }

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "models/whisper_alignment.h"
 #include "models/whisper_decoding.h"
+#include "models/whisper_fallback.h"
 
 namespace pelton::models {
 
@@ -43,9 +44,6 @@ struct TranscriptionTask {
 
 // `mel` of any number of samples, float (bands, frames): audio::LogMel::of.
 using MelOf = std::function<std::vector<float>(std::span<const float> samples)>;
-// How many times fewer bytes a compressor makes of the text of these tokens: above 2.4 it repeats
-// itself.
-using CompressionOf = std::function<double(std::span<const TokenId> text)>;
 
 // What the model cannot do of it: kInvalidArgument or kUnsupported, with the field.
 Result<void> check_task(const WhisperConfig& config, const TranscriptionTask& task);

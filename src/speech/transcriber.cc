@@ -49,6 +49,7 @@ Transcriber::Transcriber(const Options& options, const Recogniser& recogniser, R
       first_text_seconds_(seconds_bounds()),
       audio_seconds_(seconds_bounds()),
       speed_(speed_bounds()),
+      live_text_seconds_(seconds_bounds()),
       hearing_thread_([this] { hear(); }) {
   for (std::thread& thread : sound_threads_) thread = std::thread([this] { read_files(); });
 }
@@ -76,9 +77,11 @@ Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request
   job->request = std::move(request);
   job->arrived_ns = clock_.now_ns();
   {
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (stopping_) return Error{ErrorCode::kUnavailable, "The model is being unloaded", ""};
-    if (const std::string why = refusal(*job, bytes); !why.empty()) {
+    std::string why = locked_refusal(job->request.account);
+    if (why.empty()) why = locked_refusal_of_bytes(bytes);
+    if (!why.empty()) {
       ++stats_.ended[static_cast<size_t>(End::kRefused)];
       return Error{ErrorCode::kOverloaded, why, ""};
     }
@@ -89,23 +92,29 @@ Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request
   return std::make_shared<Ticket>(job->cancelled);
 }
 
-// With mutex_ held; empty: it may come in.
-std::string Transcriber::refusal(const Job& job, int64_t bytes) const {
-  if (locked_inside() >= options_.waiting_max) {
-    return fmt::format("{} files wait to be transcribed, which is the most", locked_inside());
-  }
-  if (!unread_.empty() && waiting_bytes_ + bytes > options_.waiting_bytes_max) {
-    return fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
-                       waiting_bytes_, options_.waiting_bytes_max);
-  }
-  const std::string& account = job.request.account;
-  if (account.empty()) return {};
+std::string Transcriber::locked_refusal_of_bytes(int64_t bytes) const {
+  if (unread_.empty() || waiting_bytes_ + bytes <= options_.waiting_bytes_max) return {};
+  return fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
+                     waiting_bytes_, options_.waiting_bytes_max);
+}
+
+std::string Transcriber::locked_refusal(const std::string& account) const {
+  int all = locked_inside();
   int own = hearing_ != nullptr && hearing_->request.account == account ? 1 : 0;
   for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
     own += static_cast<int>(std::ranges::count_if(
         *queue, [&](const JobPtr& other) { return other->request.account == account; }));
   }
-  if (own < options_.waiting_per_account_max) return {};
+  for (const std::weak_ptr<Live>& weak : live_) {
+    const std::shared_ptr<Live> live = weak.lock();
+    if (live == nullptr) continue;
+    ++all;
+    if (live->request_.account == account) ++own;
+  }
+  if (all >= options_.waiting_max) {
+    return fmt::format("{} files wait to be transcribed, which is the most", all);
+  }
+  if (account.empty() || own < options_.waiting_per_account_max) return {};
   return fmt::format("{} files of this account wait to be transcribed, which is the most", own);
 }
 
@@ -214,6 +223,7 @@ void Transcriber::hear() {
   for (;;) {
     locked_sweep(lock);
     locked_admit_parked();
+    if (locked_hear_live(lock)) continue;
     if (heard_.empty()) {
       if (stopping_ && locked_inside() == 0) return;
       locked_wait(lock);
@@ -304,6 +314,7 @@ void Transcriber::end(const JobPtr& job, End how, Result<Transcript> outcome) {
 
 int Transcriber::abandon(const Error& error) {
   int count = 0;
+  std::vector<std::shared_ptr<Live>> live;
   {
     const std::lock_guard lock(mutex_);
     const auto give_up = [&](const JobPtr& job) {
@@ -315,14 +326,24 @@ int Transcriber::abandon(const Error& error) {
       for (const JobPtr& job : *queue) give_up(job);
     }
     if (hearing_ != nullptr) give_up(hearing_);
+    for (const std::weak_ptr<Live>& weak : live_) {
+      if (auto one = weak.lock()) live.push_back(std::move(one));
+    }
   }
   changed_.notify_all();
+  for (const std::shared_ptr<Live>& one : live) {
+    if (one->is_abandoned_.exchange(true)) continue;
+    ++count;
+    one->request_.on_abandoned(error);
+  }
   return count;
 }
 
 void Transcriber::drain(int64_t ms) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return locked_inside() == 0; });
+  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] {
+    return locked_inside() == 0 && live_passes_.empty() && !hears_live_;
+  });
 }
 
 int64_t Transcriber::retry_after_ns() const {
@@ -340,6 +361,8 @@ Transcriber::Stats Transcriber::stats() const {
   Stats stats = stats_;
   stats.running = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
   stats.waiting = locked_inside() - stats.running;
+  stats.live = static_cast<int>(std::ranges::count_if(
+      live_, [](const std::weak_ptr<Live>& live) { return !live.expired(); }));
   return stats;
 }
 
