@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "models/whisper_beams.h"
 
 namespace pelton::models {
 namespace {
@@ -131,6 +133,64 @@ TokenId token_of(std::span<const float> logits, double temperature, double draw)
 
 }  // namespace
 
+double candidate_score(const WhisperCandidate& candidate, const WhisperSearch& search) {
+  const auto count = static_cast<double>(candidate.tokens.size());
+  if (search.length_penalty) {
+    return candidate.logprob / std::pow((5.0 + count) / 6.0, *search.length_penalty);
+  }
+  return candidate.logprob / std::max(count, 1.0);
+}
+
+void to_logprobs(std::span<float> logits, std::span<const TokenId> generated,
+                 const WhisperConfig& config, const WhisperMasks& masks) {
+  mask_logits(logits, generated, config, masks);
+  const double all = log_sum(logits, 0, logits.size());
+  for (float& logit : logits) logit = static_cast<float>(logit - all);
+}
+
+namespace {
+
+// The likeliest tokens, or some drawn; `logits`: of the first one.
+WhisperCandidate draw_text(Whisper& model, WhisperWindow& window, std::span<const float> logits,
+                           const WhisperTask& task, uint64_t seed,
+                           const std::function<bool()>& go_on) {
+  const WhisperConfig& config = model.config();
+  WhisperCandidate text;
+  std::vector<TokenId> all = task.begun;
+  while (static_cast<int>(all.size()) < task.tokens_max && go_on()) {
+    std::vector<float> masked(logits.begin(), logits.end());
+    mask_logits(masked, all, config, {.timestamps = task.timestamps});
+    const TokenId token = token_of(masked, task.temperature, base::random_unit(seed, all.size()));
+    text.logprob += double{masked[static_cast<size_t>(token)]} - log_sum(masked, 0, masked.size());
+    text.ended = token == config.end_of_text;
+    if (text.ended) break;
+    text.tokens.push_back(token);
+    all.push_back(token);
+    if (window.length() == config.target_positions) break;
+    logits = model.step(window, {&token, 1});
+  }
+  return text;
+}
+
+// The best of those drawn.
+WhisperCandidate draw_texts(Whisper& model, WhisperWindow& window, std::span<const float> logits,
+                            const WhisperTask& task, const std::function<bool()>& go_on) {
+  const int length = window.length();
+  const int count = task.temperature > 0.0 ? task.search.best_of : 1;
+  const std::vector<float> first(logits.begin(), logits.end());
+  WhisperCandidate best = draw_text(model, window, first, task, task.seed, go_on);
+  for (int i = 1; i < count && go_on(); ++i) {
+    window.rewind(length);
+    const uint64_t seed = base::random_bits(task.seed, static_cast<uint64_t>(i));
+    WhisperCandidate other = draw_text(model, window, first, task, seed, go_on);
+    const bool is_better = candidate_score(other, task.search) > candidate_score(best, task.search);
+    if (is_better) best = std::move(other);
+  }
+  return best;
+}
+
+}  // namespace
+
 WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
                           const std::function<bool()>& go_on) {
   const WhisperConfig& config = model.config();
@@ -138,28 +198,21 @@ WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTa
   std::vector<TokenId> prompt = whisper_prompt(config, task);
   prompt.insert(prompt.end(), task.begun.begin(), task.begun.end());
   window.rewind(0);
+  const std::span<const float> all = model.step(window, prompt);
   WhisperText text{.tokens = task.begun};
-  std::span<const float> all = model.step(window, prompt);
   {
     const auto start =
         static_cast<size_t>(std::ranges::find(prompt, config.start) - prompt.begin());
     const auto row = all.subspan(start * vocab, vocab);
     text.no_speech = std::exp(row[static_cast<size_t>(config.no_speech)] - log_sum(row, 0, vocab));
   }
-  double sum = 0.0;
-  while (static_cast<int>(text.tokens.size()) < task.tokens_max && go_on()) {
-    std::vector<float> logits(all.end() - static_cast<std::ptrdiff_t>(vocab), all.end());
-    mask_logits(logits, text.tokens, config, {.timestamps = task.timestamps});
-    const TokenId token =
-        token_of(logits, task.temperature, base::random_unit(task.seed, text.tokens.size()));
-    sum += double{logits[static_cast<size_t>(token)]} - log_sum(logits, 0, vocab);
-    text.ended = token == config.end_of_text;
-    if (text.ended) break;
-    text.tokens.push_back(token);
-    if (window.length() == config.target_positions) break;
-    all = model.step(window, {&token, 1});
-  }
-  text.average_logprob = sum / static_cast<double>(text.tokens.size() - task.begun.size() + 1);
+  const bool has_beams = task.temperature <= 0.0 && task.search.beam_size > 1;
+  const WhisperCandidate best = has_beams
+                                    ? follow_beams(model, window, all.last(vocab), task, go_on)
+                                    : draw_texts(model, window, all.last(vocab), task, go_on);
+  text.tokens.insert(text.tokens.end(), best.tokens.begin(), best.tokens.end());
+  text.ended = best.ended;
+  text.average_logprob = best.logprob / static_cast<double>(best.tokens.size() + 1);
   return text;
 }
 

@@ -170,6 +170,35 @@ TEST_P(GoldenWhisper, GreedyTokensAreEqual) {
               tolerance().logprob);
 }
 
+// Windows of one sound and of another, at different lengths.
+TEST_P(GoldenWhisper, SeveralWindowsInAStepAreOneAtATime) {
+  const WhisperWindow one = window();
+  std::vector<float> other_mel = mel();
+  std::ranges::reverse(other_mel);
+  const WhisperWindow other = model_->window(model_->encode(other_mel));
+  const std::vector<int> tokens = integers(golden_, "tokens");
+  std::vector<WhisperWindow> windows = {one, other, one, other};
+  std::vector<WhisperWindow> alone = windows;
+  const std::vector<size_t> lengths = {3, 17, 40, 1};
+  for (size_t i = 0; i < windows.size(); ++i) {
+    model_->step(windows[i], std::span(tokens).first(lengths[i]));
+    model_->step(alone[i], std::span(tokens).first(lengths[i]));
+  }
+  std::vector<WhisperWindow*> all;
+  for (WhisperWindow& each : windows) all.push_back(&each);
+  for (const TokenId token : {5, 300}) {
+    const std::vector<TokenId> next = {token, token + 1, token, token + 2};
+    const std::span<const float> rows = model_->step_each(all, next);
+    const std::vector<float> kept(rows.begin(), rows.end());
+    const size_t vocab = kept.size() / all.size();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::span<const float> row = model_->step(alone[i], {&next[i], 1});
+      EXPECT_TRUE(std::ranges::equal(row, std::span(kept).subspan(i * vocab, vocab))) << i;
+      EXPECT_EQ(all[i]->length(), alone[i].length());
+    }
+  }
+}
+
 // Without what is no text; with a beginning that stands, it goes on as it would have.
 TEST_P(GoldenWhisper, ALiveWindowIsAWindow) {
   const std::string file = *base::read_file(kFolder + "/audio.wav");
@@ -185,9 +214,8 @@ TEST_P(GoldenWhisper, ALiveWindowIsAWindow) {
     return heard.ok() ? *heard : LiveWindowText{};
   };
   WhisperWindow one = window();
-  WhisperText plain =
-      decode_window(*model_, one, {.language = model_->config().start + 1, .timestamps = false},
-                    goes_on);
+  WhisperText plain = decode_window(
+      *model_, one, {.language = model_->config().start + 1, .timestamps = false}, goes_on);
   std::erase_if(plain.tokens, [&](TokenId id) { return id >= model_->config().end_of_text; });
   const std::string language = model_->config().languages.front().first;
   LiveWindowTask task{.language = language, .previous = {}, .begun = {}};

@@ -148,7 +148,8 @@ WhisperTask WhisperTranscription::window_task(double temperature) const {
           .tokens_max = config_.target_positions / 2,
           .temperature = temperature,
           .seed = base::random_bits(static_cast<uint64_t>(seek_),
-                                    static_cast<uint64_t>(temperature * 100.0 + 0.5))};
+                                    static_cast<uint64_t>(temperature * 100.0 + 0.5)),
+          .search = task_.search};
 }
 
 Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool()>& go_on) {

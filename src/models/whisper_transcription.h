@@ -40,6 +40,7 @@ struct TranscriptionTask {
   double temperature = 0.0;     // the first that is tried
   bool falls_back = true;       // higher ones, by 0.2 up to 1, where the text is doubtful
   bool aligns = false;          // each token's time
+  WhisperSearch search = {};
 };
 
 // `mel` of any number of samples, float (bands, frames): audio::LogMel::of.

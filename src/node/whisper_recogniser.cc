@@ -92,7 +92,11 @@ models::TranscriptionTask model_task(const speech::Task& task) {
           .prompt = {},
           .temperature = task.temperature.value_or(0.0),
           .falls_back = true,
-          .aligns = task.words};
+          .aligns = task.words,
+          .search = {.beam_size = task.search.beam_size,
+                     .patience = task.search.patience,
+                     .best_of = task.search.best_of,
+                     .length_penalty = task.search.length_penalty}};
 }
 
 std::string without_blanks_around(const std::string& text) {

@@ -16,6 +16,15 @@
 
 namespace pelton::speech {
 
+// How a window's text is searched for, as openai/whisper does.
+struct Search {
+  int beam_size = 1;      // at temperature 0: so many texts are followed
+  double patience = 1.0;  // until so many times beam_size have ended
+  int best_of = 1;        // at others: so many are drawn
+  // Which of them is the best: likelihood over ((5 + tokens) / 6) to this power; none: over tokens.
+  std::optional<double> length_penalty = {};
+};
+
 struct Task {
   std::string language;  // empty: detected in the first window
   bool translates = false;
@@ -25,6 +34,7 @@ struct Task {
   // Of every window; none: 0, and higher ones up to 1 where a window's text is doubtful.
   std::optional<double> temperature = {};
   bool words = false;  // their times
+  Search search = {};
 };
 
 // At most 30 s of sound that is still being said.
