@@ -51,8 +51,10 @@ struct WhisperConfig {
   std::vector<Head> alignment_heads;
 
   int frames() const { return 2 * source_positions; }  // of a window's spectrogram
-  // At most of everything that is allocated for a window.
+  // At most of everything that is allocated for a window; of each one more in a batch its keys and
+  // values alone.
   int64_t workspace_bytes() const;
+  int64_t window_bytes() const;
   // Of a language's token, or -1.
   TokenId language(std::string_view name) const;
 };

@@ -150,70 +150,100 @@ void to_logprobs(std::span<float> logits, std::span<const TokenId> generated,
 
 namespace {
 
-// The likeliest tokens, or some drawn; `logits`: of the first one.
-WhisperCandidate draw_text(Whisper& model, WhisperWindow& window, std::span<const float> logits,
-                           const WhisperTask& task, uint64_t seed,
-                           const std::function<bool()>& go_on) {
-  const WhisperConfig& config = model.config();
-  WhisperCandidate text;
+// One token more, the likeliest or one that is drawn; false: it is the end of the text.
+bool draw_token(std::span<const float> logits, const WhisperConfig& config, const WhisperTask& task,
+                uint64_t seed, WhisperCandidate& text) {
   std::vector<TokenId> all = task.begun;
-  while (static_cast<int>(all.size()) < task.tokens_max && go_on()) {
-    std::vector<float> masked(logits.begin(), logits.end());
-    mask_logits(masked, all, config, {.timestamps = task.timestamps});
-    const TokenId token = token_of(masked, task.temperature, base::random_unit(seed, all.size()));
-    text.logprob += double{masked[static_cast<size_t>(token)]} - log_sum(masked, 0, masked.size());
-    text.ended = token == config.end_of_text;
-    if (text.ended) break;
-    text.tokens.push_back(token);
-    all.push_back(token);
-    if (window.length() == config.target_positions) break;
-    logits = model.step(window, {&token, 1});
-  }
-  return text;
+  all.insert(all.end(), text.tokens.begin(), text.tokens.end());
+  std::vector<float> masked(logits.begin(), logits.end());
+  mask_logits(masked, all, config, {.timestamps = task.timestamps});
+  const TokenId token = token_of(masked, task.temperature, base::random_unit(seed, all.size()));
+  text.logprob += double{masked[static_cast<size_t>(token)]} - log_sum(masked, 0, masked.size());
+  text.ended = token == config.end_of_text;
+  if (!text.ended) text.tokens.push_back(token);
+  return !text.ended;
 }
 
-// The best of those drawn.
+bool has_room(const WhisperConfig& config, const WhisperWindow& window, const WhisperTask& task,
+              const WhisperCandidate& text) {
+  return static_cast<int>(task.begun.size() + text.tokens.size()) < task.tokens_max &&
+         window.length() < config.target_positions;
+}
+
+// The best of those drawn; `logits`: of the first token.
 WhisperCandidate draw_texts(Whisper& model, WhisperWindow& window, std::span<const float> logits,
                             const WhisperTask& task, const std::function<bool()>& go_on) {
   const int length = window.length();
-  const int count = task.temperature > 0.0 ? task.search.best_of : 1;
   const std::vector<float> first(logits.begin(), logits.end());
-  WhisperCandidate best = draw_text(model, window, first, task, task.seed, go_on);
-  for (int i = 1; i < count && go_on(); ++i) {
+  std::optional<WhisperCandidate> best;
+  for (int i = 0; i < task.search.best_of && go_on(); ++i) {
     window.rewind(length);
-    const uint64_t seed = base::random_bits(task.seed, static_cast<uint64_t>(i));
-    WhisperCandidate other = draw_text(model, window, first, task, seed, go_on);
-    const bool is_better = candidate_score(other, task.search) > candidate_score(best, task.search);
-    if (is_better) best = std::move(other);
+    const uint64_t seed =
+        i == 0 ? task.seed : base::random_bits(task.seed, static_cast<uint64_t>(i));
+    WhisperCandidate text;
+    logits = first;
+    while (go_on() && draw_token(logits, model.config(), task, seed, text) &&
+           has_room(model.config(), window, task, text)) {
+      logits = model.step(window, {&text.tokens.back(), 1});
+    }
+    const bool is_better =
+        !best || candidate_score(text, task.search) > candidate_score(*best, task.search);
+    if (is_better) best = std::move(text);
   }
-  return best;
+  return best.value_or(WhisperCandidate{});
 }
 
 }  // namespace
 
-WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
-                          const std::function<bool()>& go_on) {
-  const WhisperConfig& config = model.config();
-  const auto vocab = static_cast<size_t>(config.vocab_size);
-  std::vector<TokenId> prompt = whisper_prompt(config, task);
-  prompt.insert(prompt.end(), task.begun.begin(), task.begun.end());
+WindowDecoding::WindowDecoding(Whisper& model, WhisperWindow& window, WhisperTask task,
+                               const std::function<bool()>& go_on)
+    : config_(model.config()), window_(window), task_(std::move(task)) {
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
+  std::vector<TokenId> prompt = whisper_prompt(config_, task_);
+  prompt.insert(prompt.end(), task_.begun.begin(), task_.begun.end());
   window.rewind(0);
   const std::span<const float> all = model.step(window, prompt);
-  WhisperText text{.tokens = task.begun};
-  {
-    const auto start =
-        static_cast<size_t>(std::ranges::find(prompt, config.start) - prompt.begin());
-    const auto row = all.subspan(start * vocab, vocab);
-    text.no_speech = std::exp(row[static_cast<size_t>(config.no_speech)] - log_sum(row, 0, vocab));
+  const auto start = static_cast<size_t>(std::ranges::find(prompt, config_.start) - prompt.begin());
+  const auto row = all.subspan(start * vocab, vocab);
+  no_speech_ = std::exp(row[static_cast<size_t>(config_.no_speech)] - log_sum(row, 0, vocab));
+  is_over_ = static_cast<int>(task_.begun.size()) >= task_.tokens_max;
+  if (is_over_) return;
+  const bool is_greedy = task_.temperature <= 0.0;
+  if ((is_greedy ? task_.search.beam_size : task_.search.best_of) <= 1) {
+    return take(all.last(vocab));
   }
-  const bool has_beams = task.temperature <= 0.0 && task.search.beam_size > 1;
-  const WhisperCandidate best = has_beams
-                                    ? follow_beams(model, window, all.last(vocab), task, go_on)
-                                    : draw_texts(model, window, all.last(vocab), task, go_on);
-  text.tokens.insert(text.tokens.end(), best.tokens.begin(), best.tokens.end());
-  text.ended = best.ended;
-  text.average_logprob = best.logprob / static_cast<double>(best.tokens.size() + 1);
+  drawn_ = is_greedy ? follow_beams(model, window, all.last(vocab), task_, go_on)
+                     : draw_texts(model, window, all.last(vocab), task_, go_on);
+  is_over_ = true;
+}
+
+std::optional<TokenId> WindowDecoding::next() const {
+  if (is_over_) return std::nullopt;
+  return drawn_.tokens.back();
+}
+
+void WindowDecoding::take(std::span<const float> logits) {
+  is_over_ = !draw_token(logits, config_, task_, task_.seed, drawn_) ||
+             !has_room(config_, window_, task_, drawn_);
+}
+
+WhisperText WindowDecoding::text() const {
+  WhisperText text{
+      .tokens = task_.begun,
+      .average_logprob = drawn_.logprob / static_cast<double>(drawn_.tokens.size() + 1),
+      .no_speech = no_speech_,
+      .ended = drawn_.ended};
+  text.tokens.insert(text.tokens.end(), drawn_.tokens.begin(), drawn_.tokens.end());
   return text;
+}
+
+WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
+                          const std::function<bool()>& go_on) {
+  WindowDecoding decoding(model, window, task, go_on);
+  for (auto token = decoding.next(); token && go_on(); token = decoding.next()) {
+    decoding.take(model.step(window, {&*token, 1}));
+  }
+  return decoding.text();
 }
 
 }  // namespace pelton::models

@@ -70,6 +70,30 @@ double candidate_score(const WhisperCandidate& candidate, const WhisperSearch& s
 void to_logprobs(std::span<float> logits, std::span<const TokenId> generated,
                  const WhisperConfig& config, const WhisperMasks& masks);
 
+// One window's text on its way, a token at a time, so that windows of several recordings can share
+// the decoder's steps. The window outlives it.
+class WindowDecoding {
+ public:
+  // Gives the window the prompt. Beams, and the best of several texts, are followed to their end
+  // here, asking `go_on` before each token.
+  WindowDecoding(Whisper& model, WhisperWindow& window, WhisperTask task,
+                 const std::function<bool()>& go_on);
+
+  // What the window is to be given next; nothing: the text is whole.
+  std::optional<TokenId> next() const;
+  // The logits of what follows that token.
+  void take(std::span<const float> logits);
+  WhisperText text() const;  // so far
+
+ private:
+  const WhisperConfig& config_;
+  const WhisperWindow& window_;
+  const WhisperTask task_;
+  WhisperCandidate drawn_;
+  double no_speech_ = 0.0;
+  bool is_over_ = false;
+};
+
 // `go_on` is asked before each token; where it says no, what there is is given.
 WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
                           const std::function<bool()>& go_on);

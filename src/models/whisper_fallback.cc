@@ -1,5 +1,6 @@
 #include "models/whisper_fallback.h"
 
+#include <utility>
 #include <vector>
 
 namespace pelton::models {
@@ -12,27 +13,51 @@ constexpr double kHighest = 1.0;
 
 }  // namespace
 
-WhisperAttempt decode_with_fallback(Whisper& model, WhisperWindow& window,
-                                    const std::function<WhisperTask(double temperature)>& task_at,
-                                    const WhisperTemperatures& temperatures,
-                                    const CompressionOf& compression,
-                                    const std::function<bool()>& go_on) {
-  const TokenId end_of_text = model.config().end_of_text;
-  WhisperAttempt made{.text = {}, .temperature = temperatures.first};
+WhisperAttempts::WhisperAttempts(Whisper& model, WhisperWindow& window, Parts parts)
+    : model_(model), window_(window), parts_(std::move(parts)) {
+  made_.temperature = parts_.temperatures.first;
+  begin();
+}
+
+void WhisperAttempts::begin() {
+  decoding_.emplace(model_, window_, parts_.task_at(made_.temperature), parts_.go_on);
+}
+
+std::optional<TokenId> WhisperAttempts::next() {
   for (;;) {
-    made.text = decode_window(model, window, task_at(made.temperature), go_on);
-    if (!go_on()) return made;
-    std::vector<TokenId> said = made.text.tokens;
-    std::erase_if(said, [&](TokenId id) { return id >= end_of_text; });
-    made.compression_ratio = compression ? compression(said) : 0.0;
-    const double logprob = made.text.average_logprob;
-    made.is_silence = made.text.no_speech > kNoSpeech && logprob <= kUnlikely;
-    const bool is_doubtful = made.compression_ratio > kWhisperRepetitive || logprob < kUnlikely;
-    const double next = made.temperature + kStep;
-    if (!temperatures.falls_back || made.is_silence || !is_doubtful) return made;
-    if (next > kHighest + 1e-6) return made;
-    made.temperature = next;
+    if (const auto token = decoding_->next()) return token;
+    const double higher = made_.temperature + kStep;
+    const bool is_last = !parts_.temperatures.falls_back || higher > kHighest + 1e-6;
+    if (is_good() || is_last || !parts_.go_on()) return std::nullopt;
+    made_.temperature = higher;
+    begin();
   }
+}
+
+// Whether its text can be believed, or nobody speaks.
+bool WhisperAttempts::is_good() {
+  made_.text = decoding_->text();
+  std::vector<TokenId> said = made_.text.tokens;
+  std::erase_if(said, [end = model_.config().end_of_text](TokenId id) { return id >= end; });
+  made_.compression_ratio = parts_.compression ? parts_.compression(said) : 0.0;
+  const double logprob = made_.text.average_logprob;
+  made_.is_silence = made_.text.no_speech > kNoSpeech && logprob <= kUnlikely;
+  return made_.is_silence ||
+         (made_.compression_ratio <= kWhisperRepetitive && logprob >= kUnlikely);
+}
+
+WhisperAttempt WhisperAttempts::last() {
+  made_.text = decoding_->text();
+  return std::move(made_);
+}
+
+WhisperAttempt decode_with_fallback(Whisper& model, WhisperWindow& window,
+                                    const WhisperAttempts::Parts& parts) {
+  WhisperAttempts attempts(model, window, parts);
+  for (auto token = attempts.next(); token && parts.go_on(); token = attempts.next()) {
+    attempts.take(model.step(window, {&*token, 1}));
+  }
+  return attempts.last();
 }
 
 }  // namespace pelton::models

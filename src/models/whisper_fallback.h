@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "base/token_id.h"
@@ -28,12 +29,38 @@ struct WhisperTemperatures {
   bool falls_back = true;  // by 0.2 up to 1, where the text is doubtful
 };
 
-// `task_at`: the task at a temperature. The last attempt; of one that `go_on` ends the text is what
-// there is.
+// The attempts at one window, a token at a time, as WindowDecoding. The window and what it is made
+// of outlive it.
+class WhisperAttempts {
+ public:
+  struct Parts {
+    std::function<WhisperTask(double temperature)> task_at;
+    WhisperTemperatures temperatures;
+    CompressionOf compression;
+    std::function<bool()> go_on;
+  };
+  WhisperAttempts(Whisper& model, WhisperWindow& window, Parts parts);
+
+  // What the window is to be given next; nothing: the last attempt is over. One that is doubtful
+  // is followed by the next here.
+  std::optional<TokenId> next();
+  void take(std::span<const float> logits) { decoding_->take(logits); }
+  // The last one; of one that is not over the text is what there is.
+  WhisperAttempt last();
+
+ private:
+  void begin();
+  bool is_good();
+
+  Whisper& model_;
+  WhisperWindow& window_;
+  const Parts parts_;
+  WhisperAttempt made_;
+  std::optional<WindowDecoding> decoding_;
+};
+
+// Of one window alone.
 WhisperAttempt decode_with_fallback(Whisper& model, WhisperWindow& window,
-                                    const std::function<WhisperTask(double temperature)>& task_at,
-                                    const WhisperTemperatures& temperatures,
-                                    const CompressionOf& compression,
-                                    const std::function<bool()>& go_on);
+                                    const WhisperAttempts::Parts& parts);
 
 }  // namespace pelton::models

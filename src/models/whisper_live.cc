@@ -50,8 +50,11 @@ Result<LiveWindowText> hear_live_window(Whisper& model, std::vector<float> sampl
         // As of a recording's first window.
         .seed = base::random_bits(0, static_cast<uint64_t>(temperature * 100.0 + 0.5))};
   };
-  WhisperAttempt made = decode_with_fallback(model, window, task_at,
-                                             {.falls_back = task.falls_back}, compression, go_on);
+  WhisperAttempt made = decode_with_fallback(model, window,
+                                             {.task_at = task_at,
+                                              .temperatures = {.falls_back = task.falls_back},
+                                              .compression = compression,
+                                              .go_on = go_on});
   if (!go_on()) return stopped;
   heard.tokens = made.is_silence ? task.begun : std::move(made.text.tokens);
   std::erase_if(heard.tokens, [&](TokenId id) { return id >= config.end_of_text; });

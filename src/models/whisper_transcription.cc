@@ -152,17 +152,30 @@ WhisperTask WhisperTranscription::window_task(double temperature) const {
           .search = task_.search};
 }
 
-Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool()>& go_on) {
+Result<bool> WhisperTranscription::begin_window(Whisper& model,
+                                                const std::function<bool()>& go_on) {
   const Error stopped{ErrorCode::kCancelled, "stopped", ""};
   if (seek_ >= content_) return false;
   if (!go_on()) return stopped;
-  WhisperWindow window = model.window(model.encode(window_mel()));
+  auto open = std::make_unique<Open>();
+  open->window = model.window(model.encode(window_mel()));
   if (!go_on()) return stopped;
-  if (config_.multilingual && language_token_ < 0) detect_language(model, window);
-  const WhisperAttempt made = decode_with_fallback(
-      model, window, [&](double temperature) { return window_task(temperature); },
-      {.first = task_.temperature, .falls_back = task_.falls_back}, compression_, go_on);
-  if (!go_on()) return stopped;
+  if (config_.multilingual && language_token_ < 0) detect_language(model, open->window);
+  open->attempts.emplace(
+      model, open->window,
+      WhisperAttempts::Parts{
+          .task_at = [this](double temperature) { return window_task(temperature); },
+          .temperatures = {.first = task_.temperature, .falls_back = task_.falls_back},
+          .compression = compression_,
+          .go_on = go_on});
+  open_ = std::move(open);
+  return true;
+}
+
+// Whether there are more.
+bool WhisperTranscription::end_window(Whisper& model) {
+  const std::unique_ptr<Open> open = std::move(open_);
+  const WhisperAttempt made = open->attempts->last();
   const int64_t frames = std::min<int64_t>(config_.frames(), content_ - seek_);
   if (made.is_silence) {
     seek_ += frames;
@@ -173,10 +186,52 @@ Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool
     segment.temperature = made.temperature;
     segment.compression_ratio = made.compression_ratio;
   }
-  add_segments(model, window, std::move(cut.segments), frames);
+  add_segments(model, open->window, std::move(cut.segments), frames);
   if (made.temperature > kTemperatureOfPrompts) previous_.clear();
   seek_ += std::min(cut.advance, frames);
   return seek_ < content_;
+}
+
+Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool()>& go_on) {
+  const Turn turn{.recording = this, .go_on = go_on};
+  return step_all(model, {&turn, 1}).front();
+}
+
+std::vector<Result<bool>> WhisperTranscription::step_all(Whisper& model,
+                                                         std::span<const Turn> turns) {
+  std::vector<Result<bool>> results;
+  for (const Turn& turn : turns) {
+    results.push_back(turn.recording->begin_window(model, turn.go_on));
+  }
+  std::vector<WhisperWindow*> windows;
+  std::vector<TokenId> tokens;
+  std::vector<WhisperAttempts*> attempts;
+  for (;;) {
+    windows.clear();
+    tokens.clear();
+    attempts.clear();
+    for (size_t i = 0; i < turns.size(); ++i) {
+      WhisperTranscription& recording = *turns[i].recording;
+      if (recording.open_ == nullptr) continue;
+      Open& open = *recording.open_;
+      const std::optional<TokenId> token = open.attempts->next();
+      if (!turns[i].go_on()) {
+        recording.open_ = nullptr;
+        results[i] = Error{ErrorCode::kCancelled, "stopped", ""};
+      } else if (!token) {
+        results[i] = recording.end_window(model);
+      } else {
+        windows.push_back(&open.window);
+        tokens.push_back(*token);
+        attempts.push_back(&*open.attempts);
+      }
+    }
+    if (windows.empty()) return results;
+    const std::span<const float> logits = model.step_each(windows, tokens);
+    const size_t vocab = logits.size() / windows.size();
+    for (size_t i = 0; i < attempts.size(); ++i)
+      attempts[i]->take(logits.subspan(i * vocab, vocab));
+  }
 }
 
 void WhisperTranscription::add_segments(Whisper& model, WhisperWindow& window,

@@ -48,12 +48,17 @@ class WhisperRecognition final : public speech::Recognition {
 
   Result<bool> step(const std::function<bool()>& go_on) override {
     const Turns turns(parts_.model, parts_.threads);
-    TRY_ASSIGN(const bool more, made_.step(parts_.model, go_on));
+    const Result<bool> more = made_.step(parts_.model, go_on);
+    note_segments();
+    return more;
+  }
+  models::WhisperTranscription& made() { return made_; }
+  // What it has come to since is in the transcript.
+  void note_segments() {
     transcript_.language = made_.language();
     for (size_t i = transcript_.segments.size(); i < made_.segments().size(); ++i) {
       transcript_.segments.push_back(segment_of(made_.segments()[i]));
     }
-    return more;
   }
   const speech::Transcript& transcript() const override { return transcript_; }
 
@@ -144,6 +149,19 @@ Result<std::unique_ptr<speech::Recognition>> WhisperRecogniser::begin(
   if (!go_on()) return Error{ErrorCode::kCancelled, "stopped", ""};
   return std::unique_ptr<speech::Recognition>(
       std::make_unique<WhisperRecognition>(parts_, std::move(made), task));
+}
+
+std::vector<Result<bool>> WhisperRecogniser::step_all(std::span<const speech::Turn> turns) const {
+  std::vector<WhisperRecognition*> begun;
+  std::vector<models::WhisperTranscription::Turn> wanted;
+  for (const speech::Turn& turn : turns) {
+    begun.push_back(static_cast<WhisperRecognition*>(turn.recognition));
+    wanted.push_back({.recording = &begun.back()->made(), .go_on = turn.go_on});
+  }
+  const Turns held(parts_.model, parts_.threads);
+  std::vector<Result<bool>> results = models::WhisperTranscription::step_all(parts_.model, wanted);
+  for (WhisperRecognition* const one : begun) one->note_segments();
+  return results;
 }
 
 Result<speech::LiveText> WhisperRecogniser::hear(speech::LiveWindow window,

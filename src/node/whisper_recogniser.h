@@ -33,6 +33,7 @@ class WhisperRecogniser final : public speech::Recogniser {
   Result<std::unique_ptr<speech::Recognition>> begin(
       std::vector<float> samples, const speech::Task& task,
       const std::function<bool()>& go_on) const override;
+  std::vector<Result<bool>> step_all(std::span<const speech::Turn> turns) const override;
   Result<speech::LiveText> hear(speech::LiveWindow window,
                                 const std::function<bool()>& go_on) const override;
   std::string text_of(std::span<const TokenId> tokens) const override;

@@ -63,6 +63,12 @@ class Recognition {
   virtual const Transcript& transcript() const = 0;
 };
 
+// A recording whose window is next, and whether it is still wanted.
+struct Turn {
+  Recognition* recognition = nullptr;
+  std::function<bool()> go_on;
+};
+
 class Recogniser {
  public:
   virtual ~Recogniser() = default;
@@ -74,6 +80,10 @@ class Recogniser {
   // ends with kCancelled when that says no. Any thread; it outlives what it has begun.
   virtual Result<std::unique_ptr<Recognition>> begin(std::vector<float> samples, const Task& task,
                                                      const std::function<bool()>& go_on) const = 0;
+
+  // One window more of each, as its step() gives it alone, in one batch: of recordings that it has
+  // begun itself, on the thread that steps them.
+  virtual std::vector<Result<bool>> step_all(std::span<const Turn> turns) const = 0;
 
   // One window's text so far. On the thread that steps recognitions; asks `go_on` often. Errors:
   // kCancelled, and the task's.

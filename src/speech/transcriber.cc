@@ -35,7 +35,6 @@ struct Transcriber::Job {
   std::unique_ptr<Recognition> recognition;
   double seconds = 0.0;
   int64_t began_ns = 0;  // 0: no window has been heard
-  int64_t busy_ns = 0;
   size_t segments_sent = 0;
 };
 
@@ -66,8 +65,8 @@ Transcriber::~Transcriber() {
 }
 
 int Transcriber::locked_inside() const {
-  return static_cast<int>(unread_.size() + reading_.size() + parked_.size() + heard_.size()) +
-         (hearing_ ? 1 : 0);
+  return static_cast<int>(unread_.size() + reading_.size() + parked_.size() + heard_.size() +
+                          hearing_.size());
 }
 
 Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request) {
@@ -100,10 +99,10 @@ std::string Transcriber::locked_refusal_of_bytes(int64_t bytes) const {
 
 std::string Transcriber::locked_refusal(const std::string& account) const {
   int all = locked_inside();
-  int own = hearing_ != nullptr && hearing_->request.account == account ? 1 : 0;
+  const auto is_own = [&](const JobPtr& other) { return other->request.account == account; };
+  auto own = static_cast<int>(std::ranges::count_if(hearing_, is_own));
   for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
-    own += static_cast<int>(std::ranges::count_if(
-        *queue, [&](const JobPtr& other) { return other->request.account == account; }));
+    own += static_cast<int>(std::ranges::count_if(*queue, is_own));
   }
   for (const std::weak_ptr<Live>& weak : live_) {
     const std::shared_ptr<Live> live = weak.lock();
@@ -164,8 +163,8 @@ void Transcriber::locked_sweep(Lock& lock) {
 // The first that fits, so that a short one does not wait for a long one's room.
 void Transcriber::locked_admit_parked() {
   for (auto job = parked_.begin(); job != parked_.end();) {
-    const double heard = seconds_of(heard_) + (hearing_ ? hearing_->seconds : 0.0);
-    const int count = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+    const double heard = seconds_of(heard_) + seconds_of(hearing_);
+    const int count = static_cast<int>(heard_.size() + hearing_.size());
     const bool fits = count == 0 || (count < options_.heard_max &&
                                      heard + (*job)->seconds <= options_.heard_seconds_max);
     if (fits) heard_.push_back(*job);
@@ -229,32 +228,45 @@ void Transcriber::hear() {
       locked_wait(lock);
       continue;
     }
-    hearing_ = heard_.front();
-    heard_.pop_front();
-    const JobPtr job = hearing_;
+    const auto count = std::min(heard_.size(), static_cast<size_t>(options_.batch_max));
+    const auto behind = heard_.begin() + static_cast<std::ptrdiff_t>(count);
+    hearing_.assign(heard_.begin(), behind);
+    heard_.erase(heard_.begin(), behind);
+    const std::vector<JobPtr> jobs = hearing_;
     lock.unlock();
-    const bool has_more = hear_window(job);
+    const std::vector<JobPtr> more = hear_windows(jobs);
     lock.lock();
-    hearing_ = nullptr;
-    if (has_more) heard_.push_back(job);
+    hearing_.clear();
+    heard_.insert(heard_.end(), more.begin(), more.end());
     changed_.notify_all();
   }
 }
 
-bool Transcriber::hear_window(const JobPtr& job) {
+std::vector<Transcriber::JobPtr> Transcriber::hear_windows(const std::vector<JobPtr>& jobs) {
   const int64_t begin_ns = clock_.now_ns();
-  if (job->began_ns == 0) {
+  std::vector<Turn> turns;
+  for (const JobPtr& job : jobs) {
+    turns.push_back({.recognition = job->recognition.get(),
+                     .go_on = [this, one = job.get()] { return is_wanted(*one); }});
+    if (job->began_ns != 0) continue;
     job->began_ns = begin_ns;
     queue_seconds_.observe(static_cast<double>(begin_ns - job->arrived_ns) * kSecond);
   }
-  const Result<bool> more = job->recognition->step([&] { return is_wanted(*job); });
+  const std::vector<Result<bool>> results = recogniser_.step_all(turns);
   const int64_t end_ns = clock_.now_ns();
-  job->busy_ns += end_ns - begin_ns;
   {
     const std::lock_guard lock(mutex_);
     stats_.busy_seconds += static_cast<double>(end_ns - begin_ns) * kSecond;
-    ++stats_.windows;
+    stats_.windows += static_cast<int64_t>(jobs.size());
   }
+  std::vector<JobPtr> more;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (note_window(jobs[i], results[i], end_ns)) more.push_back(jobs[i]);
+  }
+  return more;
+}
+
+bool Transcriber::note_window(const JobPtr& job, const Result<bool>& more, int64_t end_ns) {
   if (!more.ok()) {
     end(job, End::kFailed, more.error());
     return false;
@@ -325,7 +337,7 @@ int Transcriber::abandon(const Error& error) {
     for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
       for (const JobPtr& job : *queue) give_up(job);
     }
-    if (hearing_ != nullptr) give_up(hearing_);
+    for (const JobPtr& job : hearing_) give_up(job);
     for (const std::weak_ptr<Live>& weak : live_) {
       if (auto one = weak.lock()) live.push_back(std::move(one));
     }
@@ -341,9 +353,8 @@ int Transcriber::abandon(const Error& error) {
 
 void Transcriber::drain(int64_t ms) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] {
-    return locked_inside() == 0 && live_passes_.empty() && !hears_live_;
-  });
+  changed_.wait_for(lock, std::chrono::milliseconds(ms),
+                    [&] { return locked_inside() == 0 && live_passes_.empty() && !hears_live_; });
 }
 
 int64_t Transcriber::retry_after_ns() const {
@@ -359,7 +370,7 @@ int64_t Transcriber::retry_after_ns() const {
 Transcriber::Stats Transcriber::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
-  stats.running = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+  stats.running = static_cast<int>(heard_.size() + hearing_.size());
   stats.waiting = locked_inside() - stats.running;
   stats.live = static_cast<int>(std::ranges::count_if(
       live_, [](const std::weak_ptr<Live>& live) { return !live.expired(); }));

@@ -1,9 +1,10 @@
 // Files in, what is said in them out: a bounded queue before one model. Two threads read sound
 // ("pelton-sound": foreign formats by a process of their own), one hears ("pelton-hear"); of the
-// recordings that are being heard each has a window in turn, so that a long one holds up nobody for
-// more than a window. A recording that does not fit beside those is parked while others are read.
-// Sound that is still being said has its windows between those of files. Nothing of it runs on a
-// net thread. Owned by whoever loaded the model; submit and all that is const: any thread.
+// recordings that are being heard each has a window in turn, a few of them in one batch, so that a
+// long one holds up nobody for more than those windows. A recording that does not fit beside those
+// is parked while others are read. Sound that is still being said has its windows between those of
+// files. Nothing of it runs on a net thread. Owned by whoever loaded the model; submit and all that
+// is const: any thread.
 #pragma once
 
 #include <array>
@@ -46,6 +47,7 @@ class Transcriber {
     double heard_seconds_max = 3000.0;
     double parked_seconds_max = 1500.0;
     int heard_max = 16;
+    int batch_max = 1;  // whose windows are heard in one batch
   };
 
   // All of them outlive it.
@@ -132,8 +134,10 @@ class Transcriber {
   void read_files();
   void hear();
   void read_one(const JobPtr& job);
-  // One window; whether there are more.
-  bool hear_window(const JobPtr& job);
+  // A window of each; gives those that have more.
+  std::vector<JobPtr> hear_windows(const std::vector<JobPtr>& jobs);
+  // Its window has been heard; whether there are more.
+  bool note_window(const JobPtr& job, const Result<bool>& more, int64_t end_ns);
   void hear_pass(LivePass pass);
   void end(const JobPtr& job, End how, Result<Transcript> outcome);
   bool is_wanted(const Job& job) const;
@@ -162,10 +166,10 @@ class Transcriber {
   // Guarded by mutex_.
   bool stopping_ = false;
   std::deque<JobPtr> unread_;
-  std::deque<JobPtr> reading_;  // by the sound threads
-  std::deque<JobPtr> parked_;   // read, and too long for what is left
-  std::deque<JobPtr> heard_;    // in their turn
-  JobPtr hearing_;              // has its window now
+  std::deque<JobPtr> reading_;   // by the sound threads
+  std::deque<JobPtr> parked_;    // read, and too long for what is left
+  std::deque<JobPtr> heard_;     // in their turn
+  std::vector<JobPtr> hearing_;  // have their windows now
   std::vector<std::weak_ptr<Live>> live_;
   std::deque<LivePass> live_passes_;
   bool hears_live_ = false;

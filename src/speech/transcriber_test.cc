@@ -51,6 +51,12 @@ class Scripted final : public Recogniser {
                                              const std::function<bool()>&) const override {
     return std::unique_ptr<Recognition>(std::make_unique<Seconds>(std::move(samples), gate));
   }
+  std::vector<Result<bool>> step_all(std::span<const Turn> turns) const override {
+    batch = static_cast<int>(turns.size());
+    std::vector<Result<bool>> results;
+    for (const Turn& turn : turns) results.push_back(turn.recognition->step(turn.go_on));
+    return results;
+  }
   Result<LiveText> hear(LiveWindow window, const std::function<bool()>& go_on) const override {
     while (gate.load() == 0) {
       if (!go_on()) return Error{ErrorCode::kCancelled, "stopped"};
@@ -61,7 +67,8 @@ class Scripted final : public Recogniser {
   std::string text_of(std::span<const TokenId> tokens) const override {
     return tokens.empty() ? "" : std::to_string(tokens[0]);
   }
-  mutable std::atomic<int> gate = 1;  // 0: nobody is heard
+  mutable std::atomic<int> gate = 1;   // 0: nobody is heard
+  mutable std::atomic<int> batch = 0;  // how many were heard last at once
 };
 
 // "5:3": three seconds of 5; "bad": no sound.
@@ -236,6 +243,47 @@ TEST(Transcriber, AnAccountHasSoManyPlaces) {
   EXPECT_EQ(code("a"), ErrorCode::kOverloaded);
   EXPECT_EQ(code("b"), ErrorCode::kInternal);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(code(""), ErrorCode::kInternal);
+}
+
+TEST(Transcriber, SeveralFilesAreHeardInABatch) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.batch_max = 2}, model, read, clock);
+  Asked first = ask(transcriber, "1:3");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  Asked second = ask(transcriber, "2:30");
+  Asked third = ask(transcriber, "3:1");
+  Asked fourth = ask(transcriber, "4:30");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 4; }));
+  third.ticket.reset();  // it leaves amid the others
+  model.gate = 1;
+  EXPECT_EQ(plain_text(first.end.get().value()), "1 1 1");
+  EXPECT_EQ(second.end.get()->segments.size(), 30U);
+  EXPECT_EQ(fourth.end.get()->segments.size(), 30U);
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 0; }));
+  const Transcriber::Stats stats = transcriber.stats();
+  EXPECT_EQ(stats.ended[static_cast<size_t>(Transcriber::End::kDone)], 3);
+  EXPECT_EQ(stats.ended[static_cast<size_t>(Transcriber::End::kCancelled)], 1);
+  EXPECT_EQ(stats.windows, 63);
+  EXPECT_EQ(stats.audio_seconds, 63.0);
+}
+
+TEST(Transcriber, ABatchIsAsLargeAsItMayBe) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.batch_max = 3}, model, read, clock);
+  Asked blocker = ask(transcriber, "9:1");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  std::vector<Asked> asked;
+  for (int i = 0; i < 3; ++i) asked.push_back(ask(transcriber, std::to_string(i) + ":1"));
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 4; }));
+  model.gate = 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(plain_text(asked[static_cast<size_t>(i)].end.get().value()), std::to_string(i));
+  }
+  EXPECT_EQ(model.batch, 3);
 }
 
 struct LivePlace {
