@@ -108,6 +108,9 @@ class Live(unittest.TestCase):
             self.assertEqual(session.update(**fields)["type"], "session.updated")
         return session
 
+    def windows(self):
+        return self.server.metric("pelton_transcription_windows_total", model_name="whisper")
+
     def test_a_session_says_what_it_is(self):
         session = self.session()
         created = session.created
@@ -134,9 +137,12 @@ class Live(unittest.TestCase):
         for seed in range(5):
             session = self.session(turn_detection=None)
             data = pcm(burst(seed))
-            for at in range(0, len(data), RATE // 5):  # 0.1 s each
-                session.append(data[at:at + RATE // 5])
-                time.sleep(0.02)
+            piece = 2 * RATE * 6 // 10  # 0.6 s, of which a pass is made
+            for at in range(0, len(data), piece):
+                heard, end = self.windows(), time.monotonic() + 30
+                session.append(data[at:at + piece])
+                while self.windows() == heard and time.monotonic() < end:
+                    time.sleep(0.02)
             session.commit()
             text, events = session.transcript()
             kinds = [one["type"] for one in events]

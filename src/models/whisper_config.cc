@@ -179,7 +179,7 @@ int64_t WhisperConfig::workspace_bytes() const {
   return static_cast<int64_t>(sizeof(float)) * (taps + states + blocks + logits);
 }
 
-int64_t WhisperConfig::window_bytes() const {
+int64_t WhisperConfig::kv_bytes() const {
   const int64_t positions = int64_t{source_positions} + target_positions;
   return static_cast<int64_t>(sizeof(float)) * 2 * hidden_size * decoder.layers * positions;
 }

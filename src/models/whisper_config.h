@@ -51,10 +51,10 @@ struct WhisperConfig {
   std::vector<Head> alignment_heads;
 
   int frames() const { return 2 * source_positions; }  // of a window's spectrogram
-  // At most of everything that is allocated for a window; of each one more in a batch its keys and
-  // values alone.
+  // At most of everything that is allocated for a window; and of its keys and values alone, which
+  // each one more in a batch has.
   int64_t workspace_bytes() const;
-  int64_t window_bytes() const;
+  int64_t kv_bytes() const;
   // Of a language's token, or -1.
   TokenId language(std::string_view name) const;
 };

@@ -50,7 +50,7 @@ int64_t sound_bytes(const models::WhisperConfig& config, double seconds) {
 LoadedSpeechModel::Memory memory_of(const models::WhisperConfig& config, int64_t weight_bytes,
                                     const LoadedSpeechModel::Bounds& bounds) {
   return {.weights = weight_bytes,
-          .workspace = config.workspace_bytes() + (bounds.batch_max - 1) * config.window_bytes(),
+          .workspace = config.workspace_bytes() + (bounds.batch_max - 1) * config.kv_bytes(),
           .sound = sound_bytes(config, bounds.audio_seconds_max)};
 }
 
