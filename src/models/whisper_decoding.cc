@@ -210,7 +210,8 @@ WindowDecoding::WindowDecoding(Whisper& model, WhisperWindow& window, WhisperTas
   if (is_over_) return;
   const bool is_greedy = task_.temperature <= 0.0;
   if ((is_greedy ? task_.search.beam_size : task_.search.best_of) <= 1) {
-    return take(all.last(vocab));
+    take(all.last(vocab));
+    return;
   }
   drawn_ = is_greedy ? follow_beams(model, window, all.last(vocab), task_, go_on)
                      : draw_texts(model, window, all.last(vocab), task_, go_on);

@@ -229,8 +229,9 @@ std::vector<Result<bool>> WhisperTranscription::step_all(Whisper& model,
     if (windows.empty()) return results;
     const std::span<const float> logits = model.step_each(windows, tokens);
     const size_t vocab = logits.size() / windows.size();
-    for (size_t i = 0; i < attempts.size(); ++i)
+    for (size_t i = 0; i < attempts.size(); ++i) {
       attempts[i]->take(logits.subspan(i * vocab, vocab));
+    }
   }
 }
 
