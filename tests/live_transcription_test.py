@@ -21,7 +21,7 @@ import unittest
 
 import gateway_fixture
 import transcription_test
-from transcription_test import BOX, Served, error_of, tone, wav
+from transcription_test import BOX, Served, error_of, free_port, tone, wav
 from whisper_model import write_model
 
 RATE = 24000
@@ -289,6 +289,21 @@ class Bounds(unittest.TestCase):
                 heard.append(last.hear())
             self.assertEqual(heard[-1], 1001)
             self.assertIn(ITEM + "completed", [one["type"] for one in heard[:-1]])
+
+
+class Gateway(unittest.TestCase):
+    def test_it_says_that_it_passes_on_no_live_sound(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            subprocess.run([transcription_test.BINARY, "gateway", "--new-key", folder / "key"], check=True)
+            (folder / "gateway.toml").write_text(
+                f'[gateway]\nlisten = "127.0.0.1:0"\nfleet_key_file = "{folder}/key"\n[[pool]]\nname = "speech"\nmodel = "whisper"\n'
+                f'[[worker]]\npool = "speech"\nurl = "http://127.0.0.1:{free_port()}"\n')
+            gateway = Served("gateway", "--config", folder / "gateway.toml")
+            self.addCleanup(gateway.end)
+            session = Session(gateway)
+            self.addCleanup(session.close)
+            self.assertEqual((session.status, error_of(session.body)["code"]), (501, "modality_not_supported"))
 
 
 if __name__ == "__main__":

@@ -274,6 +274,14 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange);
   }
+  if (request.path == "/v1/realtime" && request.headers.has("Upgrade")) {
+    return refuse({.status = 501,
+                   .message = "this gateway passes on no live sound: a worker takes it at its own "
+                              "address",
+                   .type = "invalid_request_error",
+                   .param = {},
+                   .code = "modality_not_supported"});
+  }
   if (watch_video(request, exchange, caller)) return;
   if (list_videos(request, exchange, caller, asker)) return;
   relay(std::move(request), exchange, std::move(caller), Way::kHttp);
