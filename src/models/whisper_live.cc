@@ -10,6 +10,27 @@ namespace pelton::models {
 namespace {
 
 constexpr size_t kHop = 160;
+constexpr size_t kSilence = 16'000;  // behind the sound, whose last frames see nothing else
+
+// The spectrogram of the sound and of silence to the window's end, whose frames are all alike: so
+// one second of it is computed.
+std::vector<float> window_mel(std::vector<float> samples, const WhisperConfig& config,
+                              const MelOf& mel) {
+  const auto frames = static_cast<size_t>(config.frames());
+  const size_t sounding = (samples.size() + kHop - 1) / kHop * kHop;
+  samples.resize(std::min(sounding + kSilence, frames * kHop));
+  const size_t known = samples.size() / kHop;
+  std::vector<float> part = mel(samples);
+  if (known == frames) return part;
+  std::vector<float> whole(static_cast<size_t>(config.mel_bands) * frames);
+  for (size_t band = 0; band < static_cast<size_t>(config.mel_bands); ++band) {
+    const float* const from = part.data() + band * known;
+    float* const to = whole.data() + band * frames;
+    std::copy_n(from, known, to);
+    std::fill_n(to + known, frames - known, from[known - 1]);
+  }
+  return whole;
+}
 
 TokenId language_of(Whisper& model, WhisperWindow& window, std::string& language) {
   const WhisperConfig& config = model.config();
@@ -30,10 +51,8 @@ Result<LiveWindowText> hear_live_window(Whisper& model, std::vector<float> sampl
   const Error stopped{ErrorCode::kCancelled, "stopped", ""};
   const WhisperConfig& config = model.config();
   TRY(check_task(config, {.language = task.language, .prompt = {}}));
-  const size_t all = static_cast<size_t>(config.frames()) * kHop;
-  CHECK(samples.size() <= all);
-  samples.resize(all);
-  const std::vector<float> spectrogram = mel(samples);
+  CHECK(samples.size() <= static_cast<size_t>(config.frames()) * kHop);
+  const std::vector<float> spectrogram = window_mel(std::move(samples), config, mel);
   if (!go_on()) return stopped;
   WhisperWindow window = model.window(model.encode(spectrogram));
   if (!go_on()) return stopped;
