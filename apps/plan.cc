@@ -269,7 +269,8 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   if (const auto folder = speech_model_folder(model))
     return plan_of_speech(arguments, *folder, model);
-  for (const std::string flag : {"--max-audio-seconds", "--transcription-batch"}) {
+  for (const std::string flag :
+       {"--max-audio-seconds", "--transcription-batch", "--transcription-beams"}) {
     if (arguments.source(flag) != cli::Arguments::Source::kWord) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{} is of speech models, and {} is none here", flag, model),
@@ -342,7 +343,7 @@ std::vector<cli::Flag> flags_of_this_machine() {
        .choices = {"shipped", "mapped", "int8"}});
   for (cli::Flag& flag : transcription_flags()) {
     const bool is_of_memory =
-        flag.name == "--max-audio-seconds" || flag.name == "--transcription-batch";
+        flag.name == "--max-audio-seconds" || flag.name.starts_with("--transcription-");
     if (is_of_memory) flags.push_back(std::move(flag));
   }
   flags.push_back({.name = "--device",

@@ -57,7 +57,8 @@ Result<void> plan_speech(const cli::Arguments& arguments, const std::string& mod
   const double seconds = arguments.number("--max-audio-seconds");
   const node::LoadedSpeechModel::Bounds bounds{
       .audio_seconds_max = seconds,
-      .batch_max = static_cast<int>(arguments.integer("--transcription-batch"))};
+      .batch_max = static_cast<int>(arguments.integer("--transcription-batch")),
+      .beams_max = static_cast<int>(arguments.integer("--transcription-beams"))};
   TRY_ASSIGN(const Memory memory, node::LoadedSpeechModel::plan(folder, bounds));
   const int64_t here = base::memory_limit_bytes();
   TRY(arguments.has("--json") ? write_output(to_json(memory, seconds, here))

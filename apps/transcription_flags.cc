@@ -66,6 +66,14 @@ std::vector<Flag> transcription_flags() {
            .default_text = "4",
            .least = 1,
            .most = 16},
+          {.name = "--transcription-beams",
+           .value = "N",
+           .help = "of a speech model: the most that a request may ask for as beam_size or "
+                   "best_of, for which memory is kept",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "1",
+           .least = 1,
+           .most = 16},
           {.name = "--max-num-transcriptions",
            .value = "N",
            .help = "of a speech model: files that wait or are heard, and live sessions; more are "
@@ -91,7 +99,8 @@ node::LoadedSpeechModel::Options speech_options(const cli::Arguments& arguments,
           .threads = nullptr,
           .read_sound = sound_reader(seconds_max),
           .queue = {.waiting_max = static_cast<int>(arguments.integer("--max-num-transcriptions")),
-                    .batch_max = static_cast<int>(arguments.integer("--transcription-batch"))},
+                    .batch_max = static_cast<int>(arguments.integer("--transcription-batch")),
+                    .beams_max = static_cast<int>(arguments.integer("--transcription-beams"))},
           .audio_seconds_max = seconds_max};
 }
 

@@ -16,7 +16,7 @@
 namespace pelton::apps {
 
 // --max-audio-bytes --max-audio-seconds --transcription-batch
-// --max-num-transcriptions.
+// --transcription-beams --max-num-transcriptions.
 std::vector<cli::Flag> transcription_flags();
 
 // Without threads, budget and name. `kernels`: --kernels.

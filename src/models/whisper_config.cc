@@ -180,8 +180,11 @@ int64_t WhisperConfig::workspace_bytes() const {
 }
 
 int64_t WhisperConfig::kv_bytes() const {
-  const int64_t positions = int64_t{source_positions} + target_positions;
-  return static_cast<int64_t>(sizeof(float)) * 2 * hidden_size * decoder.layers * positions;
+  return text_bytes() / target_positions * (int64_t{source_positions} + target_positions);
+}
+
+int64_t WhisperConfig::text_bytes() const {
+  return static_cast<int64_t>(sizeof(float)) * 2 * hidden_size * decoder.layers * target_positions;
 }
 
 Result<WhisperConfig> parse_whisper_config(const Json& config, const Json& generation,

@@ -55,6 +55,8 @@ struct WhisperConfig {
   // each one more in a batch has.
   int64_t workspace_bytes() const;
   int64_t kv_bytes() const;
+  // The keys and values of one text's tokens, which each beam has.
+  int64_t text_bytes() const;
   // Of a language's token, or -1.
   TokenId language(std::string_view name) const;
 };

@@ -69,8 +69,22 @@ int Transcriber::locked_inside() const {
                           hearing_.size());
 }
 
+Result<void> Transcriber::check(const Task& task) const {
+  const auto refuse = [&](std::string_view field, int asked) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is {}; here it is at most {} (--transcription-beams)", field,
+                             asked, options_.beams_max),
+                 std::string(field)};
+  };
+  if (task.search.beam_size > options_.beams_max) {
+    return refuse("beam_size", task.search.beam_size);
+  }
+  if (task.search.best_of > options_.beams_max) return refuse("best_of", task.search.best_of);
+  return recogniser_.check(task);
+}
+
 Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request) {
-  TRY(recogniser_.check(request.task));
+  TRY(check(request.task));
   const auto job = std::make_shared<Job>();
   const auto bytes = static_cast<int64_t>(request.file.size());
   job->request = std::move(request);

@@ -48,6 +48,7 @@ class Transcriber {
     double parked_seconds_max = 1500.0;
     int heard_max = 16;
     int batch_max = 1;  // whose windows are heard in one batch
+    int beams_max = 1;  // texts of a window that a task may have followed, or drawn
   };
 
   // All of them outlive it.
@@ -75,7 +76,8 @@ class Transcriber {
   class Ticket;
   // Errors: the recogniser's of the task; kOverloaded, when the queue is full; kUnavailable.
   Result<std::shared_ptr<Ticket>> submit(Request request);
-  Result<void> check(const Task& task) const { return recogniser_.check(task); }
+  // Errors: kInvalidArgument, kUnsupported, with the field.
+  Result<void> check(const Task& task) const;
 
   // A place for sound that is still being said: as long as anybody holds it, it counts as a file
   // that waits. Any thread; it may outlive the transcriber, but gives it no windows then.

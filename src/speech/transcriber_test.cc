@@ -180,6 +180,19 @@ TEST(Transcriber, WhatIsNoSoundIsSaid) {
             "language");
 }
 
+TEST(Transcriber, ATaskFollowsSoManyTexts) {
+  const base::SystemClock clock;
+  const Scripted model;
+  Transcriber transcriber({.beams_max = 3}, model, read, clock);
+  Task task;
+  task.search.beam_size = task.search.best_of = 3;
+  EXPECT_TRUE(transcriber.check(task).ok());
+  task.search.best_of = 4;
+  EXPECT_EQ(transcriber.check(task).error().field, "best_of");
+  task.search.beam_size = 5;
+  EXPECT_EQ(transcriber.submit({.file = "1:1", .task = task}).error().field, "beam_size");
+}
+
 TEST(Transcriber, LongRecordingsWaitForRoom) {
   const base::SystemClock clock;
   const Scripted model;
