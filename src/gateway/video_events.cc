@@ -78,9 +78,12 @@ void VideoEvents::ask() {
   net::HttpRequest http{.method = "GET",
                         .path = request_.path.substr(0, request_.path.size() - kEvents.size()),
                         .query = request_.query,
-                        .headers = request_.headers,
+                        .headers = {},
                         .body = {},
                         .remote = request_.remote};
+  for (const auto& [name, value] : request_.headers.fields()) {
+    if (!net::equals_without_case(name, "x-request-id")) http.headers.add(name, value);
+  }
   forward_(std::move(http), question);
 }
 
