@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
 #include "base/random.h"
 
 namespace pelton::models {
@@ -51,7 +50,9 @@ Result<LiveWindowText> hear_live_window(Whisper& model, std::vector<float> sampl
   const Error stopped{ErrorCode::kCancelled, "stopped", ""};
   const WhisperConfig& config = model.config();
   TRY(check_task(config, {.language = task.language, .prompt = {}}));
-  CHECK(samples.size() <= static_cast<size_t>(config.frames()) * kHop);
+  if (samples.size() > static_cast<size_t>(config.frames()) * kHop) {
+    return Error{ErrorCode::kUnsupported, "the model's windows are shorter than this sound", ""};
+  }
   const std::vector<float> spectrogram = window_mel(std::move(samples), config, mel);
   if (!go_on()) return stopped;
   WhisperWindow window = model.window(model.encode(spectrogram));

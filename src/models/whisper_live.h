@@ -26,7 +26,8 @@ struct LiveWindowText {
   bool is_repetitive = false;
 };
 
-// samples: of 16 kHz, at most a window's. Errors: kCancelled; check_task()'s of the language.
+// samples: of 16 kHz. Errors: kCancelled; kUnsupported: more than a window's; check_task()'s of the
+// language.
 Result<LiveWindowText> hear_live_window(Whisper& model, std::vector<float> samples,
                                         const LiveWindowTask& task, const MelOf& mel,
                                         const CompressionOf& compression,
