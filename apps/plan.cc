@@ -269,10 +269,12 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   if (const auto folder = speech_model_folder(model))
     return plan_of_speech(arguments, *folder, model);
-  if (arguments.source("--max-audio-seconds") == cli::Arguments::Source::kWord) {
+  for (const std::string flag :
+       {"--max-audio-seconds", "--transcription-batch", "--transcription-beams"}) {
+    if (arguments.source(flag) != cli::Arguments::Source::kWord) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--max-audio-seconds is of speech models, and {} is none here", model),
-                 "max-audio-seconds"};
+                 fmt::format("{} is of speech models, and {} is none here", flag, model),
+                 flag.substr(2)};
   }
   if (has_hardware(arguments)) return plan_elsewhere(arguments, model);
   arguments.has("--memory");  // what a plan of this machine is about
@@ -340,7 +342,9 @@ std::vector<cli::Flag> flags_of_this_machine() {
        .default_text = "shipped",
        .choices = {"shipped", "mapped", "int8"}});
   for (cli::Flag& flag : transcription_flags()) {
-    if (flag.name == "--max-audio-seconds") flags.push_back(std::move(flag));
+    const bool is_of_memory =
+        flag.name == "--max-audio-seconds" || flag.name.starts_with("--transcription-");
+    if (is_of_memory) flags.push_back(std::move(flag));
   }
   flags.push_back({.name = "--device",
                    .value = "D",

@@ -33,7 +33,9 @@ std::string to_text(const std::string& model, const Memory& memory, double secon
     text += fmt::format("  {:<10}{:>12}  {}\n", what, bytes_text(bytes), why);
   };
   line("weights", memory.weights, "in the file");
-  line("window", memory.workspace, "30 s of sound while they are heard, and their keys and values");
+  line(
+      "windows", memory.workspace,
+      "30 s of sound each while they are heard (--transcription-batch), and their keys and values");
   line(
       "sound", memory.sound,
       fmt::format("files of at most {:.0f} s (--max-audio-seconds) that are read, parked and heard",
@@ -53,14 +55,18 @@ std::optional<std::string> speech_model_folder(const std::string& model) {
 Result<void> plan_speech(const cli::Arguments& arguments, const std::string& model,
                          const std::string& folder) {
   const double seconds = arguments.number("--max-audio-seconds");
-  TRY_ASSIGN(const Memory memory, node::LoadedSpeechModel::plan(folder, seconds));
+  const node::LoadedSpeechModel::Bounds bounds{
+      .audio_seconds_max = seconds,
+      .batch_max = static_cast<int>(arguments.integer("--transcription-batch")),
+      .beams_max = static_cast<int>(arguments.integer("--transcription-beams"))};
+  TRY_ASSIGN(const Memory memory, node::LoadedSpeechModel::plan(folder, bounds));
   const int64_t here = base::memory_limit_bytes();
   TRY(arguments.has("--json") ? write_output(to_json(memory, seconds, here))
                               : write_text(to_text(model, memory, seconds, here)));
   if (memory.bytes() <= here) return {};
   return Error{ErrorCode::kDoesNotFit,
-               fmt::format("{} takes {} of memory, and there are {}; --max-audio-seconds makes it "
-                           "less",
+               fmt::format("{} takes {} of memory, and there are {}; --max-audio-seconds and "
+                           "--transcription-batch make it less",
                            model, bytes_text(memory.bytes()), bytes_text(here)),
                "model"};
 }

@@ -121,6 +121,16 @@ Result<void> write_transcript(const speech::Transcript& made, const cli::Argumen
   return write_text(format == "vtt" ? speech::web_vtt(made) : speech::subrip(made));
 }
 
+speech::Search search_asked(const cli::Arguments& arguments) {
+  speech::Search search{.beam_size = static_cast<int>(arguments.integer("--beam-size")),
+                        .patience = arguments.number("--patience"),
+                        .best_of = static_cast<int>(arguments.integer("--best-of"))};
+  if (arguments.has("--length-penalty")) {
+    search.length_penalty = arguments.number("--length-penalty");
+  }
+  return search;
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
@@ -147,7 +157,8 @@ Result<void> run(const cli::Arguments& arguments) {
                     .uses_previous = !arguments.has("--no-previous-text"),
                     .prompt = arguments.text("--prompt"),
                     .temperature = arguments.number("--temperature"),
-                    .words = arguments.has("--words")};
+                    .words = arguments.has("--words"),
+                    .search = search_asked(arguments)};
   if (const auto code = speech::language_code(task.language); !code.empty()) task.language = code;
   const node::WhisperRecogniser recogniser({.model = *model, .tokenizer = tokenizer.get()});
   TRY_ASSIGN(const auto recognition, recogniser.begin(std::move(samples), task, go_on));
@@ -155,6 +166,39 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY_ASSIGN(has_more, recognition->step(go_on));
   }
   return write_transcript(recognition->transcript(), arguments, tokenizer != nullptr);
+}
+
+std::vector<Flag> search_flags() {
+  return {
+      {.name = "--beam-size",
+       .value = "N",
+       .help = "follow so many texts at once and take the likeliest; 1: the likeliest token each "
+               "time",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = models::kWhisperBeamsMax},
+      {.name = "--patience",
+       .value = "X",
+       .help = "of beams: until X times as many texts have ended",
+       .kind = Flag::Kind::kNumber,
+       .default_text = "1",
+       .least = 0.1,
+       .most = 10,
+       .only_with = {{"--beam-size"}}},
+      {.name = "--best-of",
+       .value = "N",
+       .help = "at higher temperatures, draw so many texts and take the likeliest",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = models::kWhisperBeamsMax},
+      {.name = "--length-penalty",
+       .value = "A",
+       .help = "the likeliest by its log-probability over ((5 + tokens) / 6)^A; default: over "
+               "its tokens",
+       .kind = Flag::Kind::kNumber,
+       .most = 2}};
 }
 
 // Of whoever compares with other programs.
@@ -236,6 +280,7 @@ cli::Verb transcribe_verb() {
                    "pelton transcribe ./whisper talk.wav --format json --encoder-out states.npy"},
       .run = run,
   };
+  for (Flag& flag : search_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : exact_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

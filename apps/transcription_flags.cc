@@ -58,9 +58,26 @@ std::vector<Flag> transcription_flags() {
            .default_text = "1500",
            .least = 1,
            .most = 86400},
+          {.name = "--transcription-batch",
+           .value = "N",
+           .help = "of a speech model: files whose windows are decoded in one batch, for which "
+                   "memory is kept",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "4",
+           .least = 1,
+           .most = 16},
+          {.name = "--transcription-beams",
+           .value = "N",
+           .help = "of a speech model: the most that a request may ask for as beam_size or "
+                   "best_of, for which memory is kept",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "1",
+           .least = 1,
+           .most = 16},
           {.name = "--max-num-transcriptions",
            .value = "N",
-           .help = "of a speech model: files that wait or are heard; more are answered 429",
+           .help = "of a speech model: files that wait or are heard, and live sessions; more are "
+                   "answered 429",
            .kind = Flag::Kind::kInteger,
            .default_text = "64",
            .least = 1,
@@ -81,7 +98,9 @@ node::LoadedSpeechModel::Options speech_options(const cli::Arguments& arguments,
   return {.kernels = kernels,
           .threads = nullptr,
           .read_sound = sound_reader(seconds_max),
-          .queue = {.waiting_max = static_cast<int>(arguments.integer("--max-num-transcriptions"))},
+          .queue = {.waiting_max = static_cast<int>(arguments.integer("--max-num-transcriptions")),
+                    .batch_max = static_cast<int>(arguments.integer("--transcription-batch")),
+                    .beams_max = static_cast<int>(arguments.integer("--transcription-beams"))},
           .audio_seconds_max = seconds_max};
 }
 

@@ -15,7 +15,8 @@
 
 namespace pelton::apps {
 
-// --max-audio-bytes --max-audio-seconds --max-num-transcriptions.
+// --max-audio-bytes --max-audio-seconds --transcription-batch
+// --transcription-beams --max-num-transcriptions.
 std::vector<cli::Flag> transcription_flags();
 
 // Without threads, budget and name. `kernels`: --kernels.

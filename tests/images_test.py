@@ -12,6 +12,7 @@ import re
 import socket
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -339,6 +340,32 @@ class Videos(Media):
         want.update(block[:size % len(block)])
         self.assertEqual(got.hexdigest(), want.hexdigest())
         self.assertLess(self.memory_mib() - before, 24)
+
+    def events(self, video):
+        """What its events say, until they end."""
+        status, body, headers = self.raw("GET", f"{VIDEOS}/{video}/events")
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"), body)
+        return [json.loads(line[6:]) for line in body.decode().splitlines() if line.startswith("data: ")]
+
+    def test_progress_comes_as_events(self):
+        self.start({"paint": ([Painter(unit_s=0.03)], {})})  # 24 frames of 4 steps: some three seconds
+        job = self.begin()
+        events = self.events(job)
+        self.assertEqual({one["type"] for one in events[:-1]}, {"video.progress"})
+        self.assertEqual({one["video"]["id"] for one in events}, {job})
+        progress = [one["video"]["progress"] for one in events]
+        self.assertEqual(progress, sorted(progress))
+        self.assertTrue(any(0 < one < 100 for one in progress), progress)
+        self.assertEqual((events[-1]["type"], events[-1]["video"]["status"]), ("video.completed", "completed"))
+        self.assertEqual([one["type"] for one in self.events(job)], ["video.completed"])  # of what is made already
+        self.assertEqual(self.ask("GET", f"{VIDEOS}/video_unknown/events")[0], 404)
+        other, heard = self.begin(num_frames=240), []
+        watcher = threading.Thread(target=lambda: heard.extend(self.events(other)))
+        watcher.start()
+        self.wait(lambda: self.state(other)["status"] == "in_progress")
+        self.ask("POST", f"{VIDEOS}/{other}/cancel", {})
+        watcher.join(20)
+        self.assertEqual((heard[-1]["type"], heard[-1]["video"]["status"]), ("video.failed", "cancelled"))
 
     def test_cancelled_and_lost(self):
         painter = Painter(unit_s=0.01, content_bytes=1 << 20)

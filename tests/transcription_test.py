@@ -467,6 +467,28 @@ class Queue(unittest.TestCase):
             self.assertEqual(server.metric("pelton_requests_refused_total", by="queue"), 1)
 
 
+class Beams(unittest.TestCase):
+    def test_they_are_the_commands_and_bounded_by_a_flag(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = write_model(pathlib.Path(folder) / "whisper")
+            server = Served("serve", model, "--port", "0", "--transcription-beams", "5")
+            self.addCleanup(server.end)
+            path = pathlib.Path(folder) / "talk.wav"
+            said = []
+            for seed in range(4):
+                path.write_bytes(wav(tone(3, seed=seed)))
+                written = [json.loads(subprocess.run([BINARY, "transcribe", model, path, "--format", "verbose_json", *flags], check=True,
+                                                     capture_output=True, text=True, timeout=120).stdout)
+                           for flags in ((), ("--beam-size", "5", "--best-of", "2"))]
+                status, text = server.transcribe(path.read_bytes(), response_format="verbose_json", beam_size="5", best_of="2")
+                self.assertEqual((status, json.loads(text)), (200, written[1]), seed)
+                said.append(written)
+            self.assertTrue(any(plain != searched for plain, searched in said), said)
+            status, text = server.transcribe(path.read_bytes(), beam_size="6")
+            self.assertEqual((status, error_of(text)["param"]), (400, "beam_size"), text)
+            self.assertIn("--transcription-beams", text)
+
+
 class Ffmpeg(unittest.TestCase):
     """Where the program is installed: one that says what it was called with, in its place."""
 

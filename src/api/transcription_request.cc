@@ -17,6 +17,7 @@ constexpr size_t kLanguageBytesMax = 64;
 constexpr size_t kPromptBytesMax = size_t{16} << 10;
 constexpr size_t kUserBytesMax = 512;
 constexpr double kTimeoutMax = 24 * 3600;
+constexpr int kTextsMax = 16;  // that are followed or drawn
 constexpr size_t kShownMax = 64;
 
 constexpr std::array<std::pair<std::string_view, Format>, 5> kFormats = {
@@ -42,6 +43,15 @@ Result<double> number_of(const FormField& field, double most) {
   const auto [last, error] = std::from_chars(field.content.data(), end, value);
   if (error == std::errc() && last == end && value >= 0.0 && value <= most) return value;
   return bad(field.name, fmt::format("'{}' must be a number from 0 to {}", field.name, most));
+}
+
+Result<int> texts_of(const FormField& field) {
+  int value = 0;
+  const char* const end = field.content.data() + field.content.size();
+  const auto [last, error] = std::from_chars(field.content.data(), end, value);
+  if (error == std::errc() && last == end && value >= 1 && value <= kTextsMax) return value;
+  return bad(field.name,
+             fmt::format("'{}' must be a whole number from 1 to {}", field.name, kTextsMax));
 }
 
 Result<bool> boolean_of(const FormField& field) {
@@ -120,6 +130,10 @@ Result<void> read_field(const FormField& field, const TranscriptionLimits& limit
     TRY_ASSIGN(request.format, format_of(field));
   } else if (name == "temperature") {
     TRY_ASSIGN(request.temperature, number_of(field, 1.0));
+  } else if (name == "beam_size") {
+    TRY_ASSIGN(request.beam_size, texts_of(field));
+  } else if (name == "best_of") {
+    TRY_ASSIGN(request.best_of, texts_of(field));
   } else if (name == "timestamp_granularities[]" || name == "timestamp_granularities") {
     return read_granularity(field, asked);
   } else if (name == "stream") {
@@ -190,6 +204,9 @@ void note_transcription_fields(FieldTable& table) {
   table.note({.name = "prompt", .kind = Kind::kText, .size_max = kPromptBytesMax});
   table.note({.name = "response_format", .kind = Kind::kText});
   table.note({.name = "temperature", .kind = Kind::kNumber, .numbers = {.low = 0, .high = 1}});
+  for (const char* const name : {"beam_size", "best_of"}) {
+    table.note({.name = name, .kind = Kind::kInteger, .integers = {.low = 1, .high = kTextsMax}});
+  }
   table.note({.name = "timestamp_granularities[]", .kind = Kind::kArray});
   table.note({.name = "stream", .kind = Kind::kBoolean});
   table.note(

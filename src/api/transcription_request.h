@@ -30,6 +30,8 @@ struct TranscriptionRequest {
   std::string prompt;
   Format format = Format::kJson;
   std::optional<double> temperature;
+  int beam_size = 1;
+  int best_of = 1;
   bool has_segments = true;  // of kVerboseJson
   bool has_words = false;
   bool stream = false;

@@ -20,6 +20,8 @@ TEST(TranscriptionRequest, ReadsWhatOpenAisClientsSend) {
                                         {.name = "prompt", .content = "Pelton"},
                                         {.name = "response_format", .content = "verbose_json"},
                                         {.name = "temperature", .content = "0.25"},
+                                        {.name = "beam_size", .content = "5"},
+                                        {.name = "best_of", .content = "3"},
                                         {.name = "timestamp_granularities[]", .content = "word"},
                                         {.name = "timestamp_granularities[]", .content = "segment"},
                                         {.name = "chunking_strategy", .content = "auto"}}),
@@ -31,6 +33,8 @@ TEST(TranscriptionRequest, ReadsWhatOpenAisClientsSend) {
   EXPECT_EQ(request->prompt, "Pelton");
   EXPECT_EQ(request->format, TranscriptionRequest::Format::kVerboseJson);
   EXPECT_EQ(request->temperature, 0.25);
+  EXPECT_EQ(request->beam_size, 5);
+  EXPECT_EQ(request->best_of, 3);
   EXPECT_TRUE(request->has_words && request->has_segments);
   EXPECT_TRUE(request->warnings.empty());
   EXPECT_EQ(transcription_model_asked(form({})), "w");
@@ -49,6 +53,9 @@ TEST(TranscriptionRequest, WhatIsWrongIsNamed) {
       {{{.name = "temperature", .content = "1.5"}}, "temperature"},
       {{{.name = "temperature", .content = "warm"}}, "temperature"},
       {{{.name = "temperature", .content = "nan"}}, "temperature"},
+      {{{.name = "beam_size", .content = "0"}}, "beam_size"},
+      {{{.name = "beam_size", .content = "2.5"}}, "beam_size"},
+      {{{.name = "best_of", .content = "17"}}, "best_of"},
       {{{.name = "prompt", .content = long_prompt}}, "prompt"},
       {{{.name = "stream", .content = "yes"}}, "stream"},
       {{{.name = "stream", .content = "true"}, {.name = "response_format", .content = "srt"}},

@@ -274,6 +274,15 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange);
   }
+  if (request.path == "/v1/realtime" && request.headers.has("Upgrade")) {
+    return refuse({.status = 501,
+                   .message = "this gateway passes on no live sound: a worker takes it at its own "
+                              "address",
+                   .type = "invalid_request_error",
+                   .param = {},
+                   .code = "modality_not_supported"});
+  }
+  if (watch_video(request, exchange, caller)) return;
   if (list_videos(request, exchange, caller, asker)) return;
   relay(std::move(request), exchange, std::move(caller), Way::kHttp);
 }
@@ -305,16 +314,18 @@ void Gateway::open_socket(net::HttpRequest request,
         {403, "foreign_origin", "pages in a browser may not use this gateway's WebSocket"}));
   }
   if (draining_) return exchange->send(health());
-  ResponseSocket::open(
-      std::move(request), exchange,
-      // Its key comes with the handshake, and may have been taken back since.
-      [this](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
-        Caller caller = caller_of(turn.headers);
-        if (!caller.principal) {
-          return answer->send(error_answer(turn.path, api::bad_api_key(), request_id_of(turn)));
-        }
-        relay(std::move(turn), answer, std::move(caller), Way::kSocket);
-      });
+  ResponseSocket::open(std::move(request), exchange,
+                       [this](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
+                         relay_turn(std::move(turn), answer);
+                       });
+}
+
+void Gateway::relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
+  Caller caller = caller_of(turn.headers);
+  if (!caller.principal) {
+    return answer->send(error_answer(turn.path, api::bad_api_key(), request_id_of(turn)));
+  }
+  relay(std::move(turn), answer, std::move(caller), Way::kSocket);
 }
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,

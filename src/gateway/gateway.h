@@ -174,6 +174,8 @@ class Gateway {
   void start_relay(const std::shared_ptr<Relay::Request>& request,
                    const std::shared_ptr<net::Exchange>& exchange, const Config& settings,
                    const PoolConfig& pool, const ShadowConfig* shadow);
+  // Relays a request that stands for its client's own, whose key may have been taken back since.
+  void relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   // A line of the audit log: where it must stay it is sent to no worker. Gives the refusal back.
@@ -220,6 +222,9 @@ class Gateway {
   // None: the pool makes none, or it asks for none. Errors: beyond a limit.
   Result<std::optional<Relay::Request::Media>> media_of(const net::HttpRequest& request,
                                                         const PoolConfig& pool);
+  // GET /v1/videos/ID/events; false likewise.
+  bool watch_video(net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+                   const Caller& caller);
   // GET /v1/videos; false: it is no such request, or nobody makes any.
   bool list_videos(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                    const Caller& caller, const Asker& asker);

@@ -10,6 +10,7 @@
 #include "api/error.h"
 #include "gateway/gateway.h"
 #include "gateway/interruption.h"
+#include "gateway/video_events.h"
 #include "gateway/video_list.h"
 #include "net/json_response.h"
 
@@ -66,6 +67,18 @@ Result<std::optional<Relay::Request::Media>> Gateway::media_of(const net::HttpRe
   }
   media.work = *std::move(work);
   return std::optional(std::move(media));
+}
+
+bool Gateway::watch_video(net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
+                          const Caller& caller) {
+  const bool is_here =
+      VideoEvents::asked(request) && makes_any(caller.settings->config, MediaKind::kVideoJob);
+  if (!is_here) return false;
+  VideoEvents::open(std::move(request), exchange,
+                    [this](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
+                      relay_turn(std::move(turn), answer);
+                    });
+  return true;
 }
 
 // Of pools whose videos the asker may have: of his own, where there are keys, as workers do not

@@ -58,6 +58,15 @@ void WhisperWindow::rewind(int length) {
   length_ = length;
 }
 
+void WhisperWindow::take_tokens_of(const WhisperWindow& other) {
+  CHECK(cross_ == other.cross_, "of another window's sound");
+  length_ = other.length_;
+  const size_t count = static_cast<size_t>(block_count(length_)) * block_floats_;
+  for (size_t i = 0; i < self_.size(); ++i) {
+    std::copy_n(other.self_[i].begin(), count, self_[i].begin());
+  }
+}
+
 Whisper::Whisper(WhisperConfig config, checkpoint::TensorFile file, kernels::Kernels& kernels)
     : config_(std::move(config)),
       file_(std::move(file)),
@@ -187,10 +196,11 @@ kernels::KvLayer Whisper::blocks_of(std::vector<float>& memory, int heads) const
           .head_size = config_.hidden_size / heads};
 }
 
-void Whisper::attend(const Attention& part, std::vector<float>& x, int tokens, int heads,
-                     Keys keys) {
+void Whisper::attend(const Attention& part, std::vector<float>& x, int heads,
+                     std::span<const Keys> keys, Own own) {
   const int hidden = config_.hidden_size;
-  const size_t count = static_cast<size_t>(tokens) * static_cast<size_t>(hidden);
+  const size_t count = x.size();
+  const int tokens = static_cast<int>(count / static_cast<size_t>(hidden));
   normed_.resize(count);
   qkv_.resize(3 * count);
   mixed_.resize(count);
@@ -198,16 +208,9 @@ void Whisper::attend(const Attention& part, std::vector<float>& x, int tokens, i
   kernels_.layer_norm(normed_.data(), x.data(), part.norm.weight, part.norm.bias, tokens, hidden,
                       kEpsilon);
   kernels_.linear(q, normed_.data(), part.q, tokens, Output::kOverwrite);
-  const kernels::KvLayer blocks = blocks_of(keys.blocks, heads);
-  const kernels::SequenceRows rows{.row_begin = 0,
-                                   .row_count = tokens,
-                                   .start = keys.start,
-                                   .blocks = block_ids_.data(),
-                                   .key_count = keys.key_count};
-  if (keys.stored) {
+  if (own == Own::kStored) {
     kernels_.linear(q + count, normed_.data(), part.k, tokens, Output::kOverwrite);
     kernels_.linear(q + 2 * count, normed_.data(), part.v, tokens, Output::kOverwrite);
-    kernels_.store_kv(blocks, q + count, q + 2 * count, hidden, &rows, 1);
   }
   const int head_size = hidden / heads;
   const kernels::AttentionShape shape{
@@ -215,7 +218,20 @@ void Whisper::attend(const Attention& part, std::vector<float>& x, int tokens, i
       .kv_heads = heads,
       .head_size = head_size,
       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_size)))};
-  kernels_.attention(mixed_.data(), q, hidden, blocks, shape, &rows, 1);
+  size_t at = 0;  // of a window's rows
+  for (const Keys& of_one : keys) {
+    const kernels::KvLayer blocks = blocks_of(of_one.blocks, heads);
+    const kernels::SequenceRows rows{.row_begin = 0,
+                                     .row_count = of_one.row_count,
+                                     .start = of_one.start,
+                                     .blocks = block_ids_.data(),
+                                     .key_count = of_one.key_count};
+    if (own == Own::kStored) {
+      kernels_.store_kv(blocks, q + count + at, q + 2 * count + at, hidden, &rows, 1);
+    }
+    kernels_.attention(mixed_.data() + at, q + at, hidden, blocks, shape, &rows, 1);
+    at += static_cast<size_t>(of_one.row_count) * static_cast<size_t>(hidden);
+  }
   kernels_.linear(x.data(), mixed_.data(), part.out, tokens, Output::kAccumulate);
 }
 
@@ -258,8 +274,8 @@ std::vector<float> Whisper::encode(std::span<const float> mel) {
                             static_cast<size_t>(hidden));
   for (const EncoderLayer& layer : encoder_) {
     if (between_) between_();
-    attend(layer.self, x, positions, config_.encoder.heads,
-           {.blocks = blocks, .key_count = positions});
+    const Keys keys{.blocks = blocks, .row_count = positions, .key_count = positions};
+    attend(layer.self, x, config_.encoder.heads, {&keys, 1}, Own::kStored);
     feed_forward(layer.mlp, x, positions);
   }
   kernels_.layer_norm(x.data(), x.data(), encoder_norm_.weight, encoder_norm_.bias, positions,
@@ -273,6 +289,8 @@ WhisperWindow Whisper::window(std::span<const float> states) {
   const size_t count = static_cast<size_t>(positions) * static_cast<size_t>(hidden);
   CHECK(states.size() == count);
   WhisperWindow made;
+  made.block_floats_ = size_t{2} * kBlockTokens * static_cast<size_t>(hidden);
+  made.cross_ = std::make_shared<WhisperWindow::Layers>();
   qkv_.resize(2 * count);
   const auto blocks_for = [&](int tokens) {
     return std::vector<float>(static_cast<size_t>(block_count(tokens)) * 2 * kBlockTokens *
@@ -285,7 +303,7 @@ WhisperWindow Whisper::window(std::span<const float> states) {
     kernels_.linear(qkv_.data(), states.data(), layer.cross.k, positions, Output::kOverwrite);
     kernels_.linear(qkv_.data() + count, states.data(), layer.cross.v, positions,
                     Output::kOverwrite);
-    std::vector<float>& cross = made.cross_.emplace_back(blocks_for(positions));
+    std::vector<float>& cross = made.cross_->emplace_back(blocks_for(positions));
     kernels_.store_kv(blocks_of(cross, config_.decoder.heads), qkv_.data(), qkv_.data() + count,
                       hidden, &rows, 1);
     made.self_.push_back(blocks_for(config_.target_positions));
@@ -294,7 +312,14 @@ WhisperWindow Whisper::window(std::span<const float> states) {
 }
 
 std::span<const float> Whisper::step(WhisperWindow& window, std::span<const TokenId> tokens) {
-  return run(window, tokens, {});
+  WhisperWindow* const one = &window;
+  return run({&one, 1}, tokens, {});
+}
+
+std::span<const float> Whisper::step_each(std::span<WhisperWindow* const> windows,
+                                          std::span<const TokenId> tokens) {
+  CHECK(windows.size() == tokens.size());
+  return run(windows, tokens, {});
 }
 
 void Whisper::look(const std::vector<float>& blocks, int head, int tokens, int positions,
@@ -330,40 +355,55 @@ Whisper::Looks Whisper::step_looking(WhisperWindow& window, std::span<const Toke
   CHECK(positions > 0 && positions <= config_.source_positions);
   const size_t one = tokens.size() * static_cast<size_t>(positions);
   Looks looks{.weights = std::vector<float>(heads.size() * one), .logits = {}};
-  looks.logits = run(window, tokens, [&](int layer) {
+  WhisperWindow* const one_window = &window;
+  looks.logits = run({&one_window, 1}, tokens, [&](int layer) {
     for (size_t i = 0; i < heads.size(); ++i) {
       if (heads[i].layer != layer) continue;
-      look(window.cross_[static_cast<size_t>(layer)], heads[i].head,
+      look((*window.cross_)[static_cast<size_t>(layer)], heads[i].head,
            static_cast<int>(tokens.size()), positions, looks.weights.data() + i * one);
     }
   });
   return looks;
 }
 
-std::span<const float> Whisper::run(WhisperWindow& window, std::span<const TokenId> tokens,
+std::span<const float> Whisper::run(std::span<WhisperWindow* const> windows,
+                                    std::span<const TokenId> tokens,
                                     const std::function<void(int layer)>& after_cross) {
   if (between_) between_();
+  CHECK(!windows.empty() && tokens.size() % windows.size() == 0);
   const int count = static_cast<int>(tokens.size());
+  const int each = count / static_cast<int>(windows.size());
   const int hidden = config_.hidden_size;
-  CHECK(count > 0 && window.length_ + count <= config_.target_positions);
   std::vector<float> x(static_cast<size_t>(count) * static_cast<size_t>(hidden));
   kernels_.embed(x.data(), tokens.data(), count, words_);
-  std::vector<TokenId> rows(static_cast<size_t>(count));
-  std::iota(rows.begin(), rows.end(), window.length_);
+  std::vector<TokenId> rows;
+  for (const WhisperWindow* window : windows) {
+    CHECK(each > 0 && window->length_ + each <= config_.target_positions);
+    for (int i = 0; i < each; ++i) rows.push_back(window->length_ + i);
+  }
   mixed_.resize(x.size());
   kernels_.embed(mixed_.data(), rows.data(), count, decoder_positions_);
   for (size_t i = 0; i < x.size(); ++i) x[i] += mixed_[i];
 
-  const int heads = config_.decoder.heads;
+  std::vector<Keys> keys;
   for (size_t i = 0; i < decoder_.size(); ++i) {
     const DecoderLayer& layer = decoder_[i];
-    attend(layer.self, x, count, heads, {.blocks = window.self_[i], .start = window.length_});
-    attend(layer.cross, x, count, heads,
-           {.blocks = window.cross_[i], .key_count = config_.source_positions, .stored = false});
+    keys.clear();
+    for (WhisperWindow* const window : windows) {
+      keys.push_back({.blocks = window->self_[i], .row_count = each, .start = window->length_});
+    }
+    attend(layer.self, x, config_.decoder.heads, keys, Own::kStored);
+    keys.clear();
+    for (WhisperWindow* const window : windows) {
+      keys.push_back({.blocks = (*window->cross_)[i],
+                      .row_count = each,
+                      .key_count = config_.source_positions});
+    }
+    attend(layer.cross, x, config_.decoder.heads, keys, Own::kNone);
     if (after_cross) after_cross(static_cast<int>(i));
     feed_forward(layer.mlp, x, count);
   }
-  window.length_ += count;
+  for (WhisperWindow* const window : windows) window->length_ += each;
   kernels_.layer_norm(x.data(), x.data(), decoder_norm_.weight, decoder_norm_.bias, count, hidden,
                       kEpsilon);
   logits_.resize(static_cast<size_t>(count) * static_cast<size_t>(config_.vocab_size));

@@ -20,18 +20,22 @@
 namespace pelton::models {
 
 // One window while it is decoded: keys and values of the encoder's states, and of the tokens so
-// far. Made by Whisper::window.
+// far. Made by Whisper::window. A copy is another text of the same sound: the encoder's are shared.
 class WhisperWindow {
  public:
   int length() const { return length_; }
   // Tokens from `length` on are forgotten.
   void rewind(int length);
+  // The tokens are those of `other` from now on, which is of the same sound.
+  void take_tokens_of(const WhisperWindow& other);
 
  private:
   friend class Whisper;
+  using Layers = std::vector<std::vector<float>>;  // by layer: blocks of keys and values
   int length_ = 0;
-  std::vector<std::vector<float>> cross_;  // by layer: blocks of the encoder's keys and values
-  std::vector<std::vector<float>> self_;   // by layer: blocks of the tokens'
+  size_t block_floats_ = 0;
+  std::shared_ptr<Layers> cross_;  // of the encoder's states
+  Layers self_;                    // of the tokens
 };
 
 class Whisper {
@@ -56,8 +60,12 @@ class Whisper {
 
   // Appends tokens: at most target_positions in all. float (tokens, vocab), until the next call.
   std::span<const float> step(WhisperWindow& window, std::span<const TokenId> tokens);
-  // The same, and how much of each token's look at the sound falls on each of its first `positions`
-  // states, by these heads: softmax over those, float (heads, tokens, positions).
+  // One token in each of several windows: float (windows, vocab), until the next call; each row as
+  // step() has it.
+  std::span<const float> step_each(std::span<WhisperWindow* const> windows,
+                                   std::span<const TokenId> tokens);
+  // As step(), and how much of each token's look at the sound falls on each of its first
+  // `positions` states, by these heads: softmax over those, float (heads, tokens, positions).
   struct Looks {
     std::vector<float> weights;
     std::span<const float> logits;
@@ -95,19 +103,23 @@ class Whisper {
   Result<Attention> attention(const std::string& prefix, const std::string& norm_name);
   Result<Mlp> mlp(const std::string& prefix, int inner);
 
-  // x += attention(norm(x)) over keys that lie in `blocks`; `stored`: those of x itself are put
-  // there first, from position `start` on.
+  // x += attention(norm(x)), of `row_count` rows each over the keys that lie in `blocks`; kStored:
+  // those of x itself are put there first, from position `start` on.
   struct Keys {
     std::vector<float>& blocks;
+    int row_count = 0;
     int start = 0;
     int key_count = 0;  // 0: causal
-    bool stored = true;
   };
-  void attend(const Attention& part, std::vector<float>& x, int tokens, int heads, Keys keys);
+  enum class Own { kStored, kNone };
+  void attend(const Attention& part, std::vector<float>& x, int heads, std::span<const Keys> keys,
+              Own own);
   // What one head of the queries in qkv_ sees of `blocks`: (tokens, positions).
   void look(const std::vector<float>& blocks, int head, int tokens, int positions,
             float* weights) const;
-  std::span<const float> run(WhisperWindow& window, std::span<const TokenId> tokens,
+  // The same number of tokens in each window, one window's behind the other's.
+  std::span<const float> run(std::span<WhisperWindow* const> windows,
+                             std::span<const TokenId> tokens,
                              const std::function<void(int layer)>& after_cross);
   void feed_forward(const Mlp& part, std::vector<float>& x, int tokens);
   kernels::KvLayer blocks_of(std::vector<float>& memory, int heads) const;

@@ -179,6 +179,14 @@ int64_t WhisperConfig::workspace_bytes() const {
   return static_cast<int64_t>(sizeof(float)) * (taps + states + blocks + logits);
 }
 
+int64_t WhisperConfig::kv_bytes() const {
+  return text_bytes() / target_positions * (int64_t{source_positions} + target_positions);
+}
+
+int64_t WhisperConfig::text_bytes() const {
+  return static_cast<int64_t>(sizeof(float)) * 2 * hidden_size * decoder.layers * target_positions;
+}
+
 Result<WhisperConfig> parse_whisper_config(const Json& config, const Json& generation,
                                            const std::string& folder) {
   const ConfigFields fields(config, folder + "/config.json");

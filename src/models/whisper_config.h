@@ -51,8 +51,12 @@ struct WhisperConfig {
   std::vector<Head> alignment_heads;
 
   int frames() const { return 2 * source_positions; }  // of a window's spectrogram
-  // At most of everything that is allocated for a window.
+  // At most of everything that is allocated for a window; and of its keys and values alone, which
+  // each one more in a batch has.
   int64_t workspace_bytes() const;
+  int64_t kv_bytes() const;
+  // The keys and values of one text's tokens, which each beam has.
+  int64_t text_bytes() const;
   // Of a language's token, or -1.
   TokenId language(std::string_view name) const;
 };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "models/whisper_beams.h"
 
 namespace pelton::models {
 namespace {
@@ -93,8 +95,11 @@ std::vector<double> language_probabilities(Whisper& model, WhisperWindow& window
 std::vector<TokenId> whisper_prompt(const WhisperConfig& config, const WhisperTask& task) {
   std::vector<TokenId> prompt;
   if (!task.previous.empty()) {
-    const auto most = static_cast<size_t>(config.target_positions / 2 - 1);
-    const size_t kept = std::min(task.previous.size(), most);
+    // Start of previous, start, language, task, no timestamps, and a token more.
+    constexpr int kOthers = 6;
+    const int room = config.target_positions - static_cast<int>(task.begun.size()) - kOthers;
+    const int most = std::clamp(room, 0, config.target_positions / 2 - 1);
+    const size_t kept = std::min(task.previous.size(), static_cast<size_t>(most));
     prompt.push_back(config.start_of_previous);
     prompt.insert(prompt.end(), task.previous.end() - static_cast<std::ptrdiff_t>(kept),
                   task.previous.end());
@@ -128,35 +133,118 @@ TokenId token_of(std::span<const float> logits, double temperature, double draw)
 
 }  // namespace
 
+double candidate_score(const WhisperCandidate& candidate, const WhisperSearch& search) {
+  const auto count = static_cast<double>(candidate.tokens.size());
+  if (search.length_penalty) {
+    return candidate.logprob / std::pow((5.0 + count) / 6.0, *search.length_penalty);
+  }
+  return candidate.logprob / std::max(count, 1.0);
+}
+
+void to_logprobs(std::span<float> logits, std::span<const TokenId> generated,
+                 const WhisperConfig& config, const WhisperMasks& masks) {
+  mask_logits(logits, generated, config, masks);
+  const double all = log_sum(logits, 0, logits.size());
+  for (float& logit : logits) logit = static_cast<float>(logit - all);
+}
+
+namespace {
+
+// One token more, the likeliest or one that is drawn; false: it is the end of the text.
+bool draw_token(std::span<const float> logits, const WhisperConfig& config, const WhisperTask& task,
+                uint64_t seed, WhisperCandidate& text) {
+  std::vector<TokenId> all = task.begun;
+  all.insert(all.end(), text.tokens.begin(), text.tokens.end());
+  std::vector<float> masked(logits.begin(), logits.end());
+  mask_logits(masked, all, config, {.timestamps = task.timestamps});
+  const TokenId token = token_of(masked, task.temperature, base::random_unit(seed, all.size()));
+  text.logprob += double{masked[static_cast<size_t>(token)]} - log_sum(masked, 0, masked.size());
+  text.ended = token == config.end_of_text;
+  if (!text.ended) text.tokens.push_back(token);
+  return !text.ended;
+}
+
+bool has_room(const WhisperConfig& config, const WhisperWindow& window, const WhisperTask& task,
+              const WhisperCandidate& text) {
+  return static_cast<int>(task.begun.size() + text.tokens.size()) < task.tokens_max &&
+         window.length() < config.target_positions;
+}
+
+// The best of those drawn; `logits`: of the first token.
+WhisperCandidate draw_texts(Whisper& model, WhisperWindow& window, std::span<const float> logits,
+                            const WhisperTask& task, const std::function<bool()>& go_on) {
+  const int length = window.length();
+  const std::vector<float> first(logits.begin(), logits.end());
+  std::optional<WhisperCandidate> best;
+  for (int i = 0; i < task.search.best_of && go_on(); ++i) {
+    window.rewind(length);
+    const uint64_t seed =
+        i == 0 ? task.seed : base::random_bits(task.seed, static_cast<uint64_t>(i));
+    WhisperCandidate text;
+    logits = first;
+    while (go_on() && draw_token(logits, model.config(), task, seed, text) &&
+           has_room(model.config(), window, task, text)) {
+      logits = model.step(window, {&text.tokens.back(), 1});
+    }
+    const bool is_better =
+        !best || candidate_score(text, task.search) > candidate_score(*best, task.search);
+    if (is_better) best = std::move(text);
+  }
+  return best.value_or(WhisperCandidate{});
+}
+
+}  // namespace
+
+WindowDecoding::WindowDecoding(Whisper& model, WhisperWindow& window, WhisperTask task,
+                               const std::function<bool()>& go_on)
+    : config_(model.config()), window_(window), task_(std::move(task)) {
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
+  std::vector<TokenId> prompt = whisper_prompt(config_, task_);
+  prompt.insert(prompt.end(), task_.begun.begin(), task_.begun.end());
+  window.rewind(0);
+  const std::span<const float> all = model.step(window, prompt);
+  const auto start = static_cast<size_t>(std::ranges::find(prompt, config_.start) - prompt.begin());
+  const auto row = all.subspan(start * vocab, vocab);
+  no_speech_ = std::exp(row[static_cast<size_t>(config_.no_speech)] - log_sum(row, 0, vocab));
+  is_over_ = static_cast<int>(task_.begun.size()) >= task_.tokens_max;
+  if (is_over_) return;
+  const bool is_greedy = task_.temperature <= 0.0;
+  if ((is_greedy ? task_.search.beam_size : task_.search.best_of) <= 1) {
+    take(all.last(vocab));
+    return;
+  }
+  drawn_ = is_greedy ? follow_beams(model, window, all.last(vocab), task_, go_on)
+                     : draw_texts(model, window, all.last(vocab), task_, go_on);
+  is_over_ = true;
+}
+
+std::optional<TokenId> WindowDecoding::next() const {
+  if (is_over_) return std::nullopt;
+  return drawn_.tokens.back();
+}
+
+void WindowDecoding::take(std::span<const float> logits) {
+  is_over_ = !draw_token(logits, config_, task_, task_.seed, drawn_) ||
+             !has_room(config_, window_, task_, drawn_);
+}
+
+WhisperText WindowDecoding::text() const {
+  WhisperText text{
+      .tokens = task_.begun,
+      .average_logprob = drawn_.logprob / static_cast<double>(drawn_.tokens.size() + 1),
+      .no_speech = no_speech_,
+      .ended = drawn_.ended};
+  text.tokens.insert(text.tokens.end(), drawn_.tokens.begin(), drawn_.tokens.end());
+  return text;
+}
+
 WhisperText decode_window(Whisper& model, WhisperWindow& window, const WhisperTask& task,
                           const std::function<bool()>& go_on) {
-  const WhisperConfig& config = model.config();
-  const auto vocab = static_cast<size_t>(config.vocab_size);
-  const std::vector<TokenId> prompt = whisper_prompt(config, task);
-  window.rewind(0);
-  WhisperText text;
-  std::span<const float> all = model.step(window, prompt);
-  {
-    const auto start =
-        static_cast<size_t>(std::ranges::find(prompt, config.start) - prompt.begin());
-    const auto row = all.subspan(start * vocab, vocab);
-    text.no_speech = std::exp(row[static_cast<size_t>(config.no_speech)] - log_sum(row, 0, vocab));
+  WindowDecoding decoding(model, window, task, go_on);
+  for (auto token = decoding.next(); token && go_on(); token = decoding.next()) {
+    decoding.take(model.step(window, {&*token, 1}));
   }
-  double sum = 0.0;
-  while (static_cast<int>(text.tokens.size()) < task.tokens_max && go_on()) {
-    std::vector<float> logits(all.end() - static_cast<std::ptrdiff_t>(vocab), all.end());
-    mask_logits(logits, text.tokens, config, {.timestamps = task.timestamps});
-    const TokenId token =
-        token_of(logits, task.temperature, base::random_unit(task.seed, text.tokens.size()));
-    sum += double{logits[static_cast<size_t>(token)]} - log_sum(logits, 0, vocab);
-    text.ended = token == config.end_of_text;
-    if (text.ended) break;
-    text.tokens.push_back(token);
-    if (window.length() == config.target_positions) break;
-    all = model.step(window, {&token, 1});
-  }
-  text.average_logprob = sum / static_cast<double>(text.tokens.size() + 1);
-  return text;
+  return decoding.text();
 }
 
 }  // namespace pelton::models

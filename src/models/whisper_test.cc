@@ -10,6 +10,7 @@
 #include "audio/wav_file.h"
 #include "base/file.h"
 #include "models/whisper_decoding.h"
+#include "models/whisper_live.h"
 #include "tensor/npy.h"
 
 namespace pelton::models {
@@ -167,6 +168,78 @@ TEST_P(GoldenWhisper, GreedyTokensAreEqual) {
   EXPECT_EQ(std::vector<int>(plain.tokens.begin(), plain.tokens.end()), without);
   EXPECT_NEAR(plain.average_logprob, golden_.number("avg_logprob_without").value(),
               tolerance().logprob);
+}
+
+// Windows of one sound and of another, at different lengths.
+TEST_P(GoldenWhisper, SeveralWindowsInAStepAreOneAtATime) {
+  const WhisperWindow one = window();
+  std::vector<float> other_mel = mel();
+  std::ranges::reverse(other_mel);
+  const WhisperWindow other = model_->window(model_->encode(other_mel));
+  const std::vector<int> tokens = integers(golden_, "tokens");
+  std::vector<WhisperWindow> windows = {one, other, one, other};
+  std::vector<WhisperWindow> alone = windows;
+  const std::vector<size_t> lengths = {3, 17, 40, 1};
+  for (size_t i = 0; i < windows.size(); ++i) {
+    model_->step(windows[i], std::span(tokens).first(lengths[i]));
+    model_->step(alone[i], std::span(tokens).first(lengths[i]));
+  }
+  std::vector<WhisperWindow*> all;
+  for (WhisperWindow& each : windows) all.push_back(&each);
+  for (const TokenId token : {5, 300}) {
+    const std::vector<TokenId> next = {token, token + 1, token, token + 2};
+    const std::span<const float> rows = model_->step_each(all, next);
+    const std::vector<float> kept(rows.begin(), rows.end());
+    const size_t vocab = kept.size() / all.size();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::span<const float> row = model_->step(alone[i], {&next[i], 1});
+      EXPECT_TRUE(std::ranges::equal(row, std::span(kept).subspan(i * vocab, vocab))) << i;
+      EXPECT_EQ(all[i]->length(), alone[i].length());
+    }
+  }
+}
+
+// Without what is no text; with a beginning that stands, it goes on as it would have.
+TEST_P(GoldenWhisper, ALiveWindowIsAWindow) {
+  const std::string file = *base::read_file(kFolder + "/audio.wav");
+  const audio::Sound sound =
+      audio::read_wav({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "a").value();
+  const auto goes_on = [] { return true; };
+  const auto hear = [&](const LiveWindowTask& task) {
+    const audio::LogMel front(80);
+    auto heard = hear_live_window(
+        *model_, sound.samples, task,
+        [&](std::span<const float> samples) { return front.of(samples); }, {}, goes_on);
+    EXPECT_TRUE(heard.ok());
+    return heard.ok() ? *heard : LiveWindowText{};
+  };
+  WhisperWindow one = window();
+  WhisperText plain = decode_window(
+      *model_, one, {.language = model_->config().start + 1, .timestamps = false}, goes_on);
+  std::erase_if(plain.tokens, [&](TokenId id) { return id >= model_->config().end_of_text; });
+  const std::string language = model_->config().languages.front().first;
+  LiveWindowTask task{.language = language, .previous = {}, .begun = {}};
+  const LiveWindowText heard = hear(task);
+  EXPECT_EQ(heard.tokens, plain.tokens);
+  EXPECT_EQ(heard.language, language);
+
+  task.language.clear();
+  const LiveWindowText detected = hear(task);
+  const auto best = golden_.integer("detected_language_index").value();
+  EXPECT_EQ(detected.language, model_->config().languages[static_cast<size_t>(best)].first);
+
+  // The first of the golden tokens are text, so what stands is what would have come.
+  task.language = language;
+  task.begun.assign(plain.tokens.begin(), plain.tokens.begin() + 3);
+  EXPECT_EQ(hear(task).tokens, plain.tokens);
+  task.begun[2] += 1;
+  const LiveWindowText other = hear(task);
+  ASSERT_GE(other.tokens.size(), 3U);
+  EXPECT_TRUE(std::equal(task.begun.begin(), task.begun.end(), other.tokens.begin()));
+  // However much was said before, there is room for what stands.
+  task.begun.assign(223, 7);
+  task.previous.assign(1000, 9);
+  EXPECT_GE(hear(task).tokens.size(), 223U);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenWhisper,

@@ -14,11 +14,6 @@ constexpr int kHop = 160;
 constexpr int kFramesPerSecond = 100;
 constexpr int kFramesPerTimestamp = 2;
 constexpr double kSecondsPerTimestamp = 0.02;
-constexpr double kNoSpeech = 0.6;
-constexpr double kUnlikely = -1.0;
-constexpr double kRepetitive = 2.4;
-constexpr double kTemperatureStep = 0.2;
-constexpr double kTemperatureMax = 1.0;
 // Text that was drawn at more than this is no prompt for what follows.
 constexpr double kTemperatureOfPrompts = 0.5;
 
@@ -153,45 +148,91 @@ WhisperTask WhisperTranscription::window_task(double temperature) const {
           .tokens_max = config_.target_positions / 2,
           .temperature = temperature,
           .seed = base::random_bits(static_cast<uint64_t>(seek_),
-                                    static_cast<uint64_t>(temperature * 100.0 + 0.5))};
+                                    static_cast<uint64_t>(temperature * 100.0 + 0.5)),
+          .search = task_.search};
 }
 
-Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool()>& go_on) {
+Result<bool> WhisperTranscription::begin_window(Whisper& model,
+                                                const std::function<bool()>& go_on) {
   const Error stopped{ErrorCode::kCancelled, "stopped", ""};
   if (seek_ >= content_) return false;
   if (!go_on()) return stopped;
-  WhisperWindow window = model.window(model.encode(window_mel()));
+  auto open = std::make_unique<Open>();
+  open->window = model.window(model.encode(window_mel()));
   if (!go_on()) return stopped;
-  if (config_.multilingual && language_token_ < 0) detect_language(model, window);
-  WhisperText text;
-  double temperature = task_.temperature;
-  double ratio = 0.0;
-  for (;;) {
-    text = decode_window(model, window, window_task(temperature), go_on);
-    if (!go_on()) return stopped;
-    std::vector<TokenId> said = text.tokens;
-    std::erase_if(said, [&](TokenId id) { return id >= config_.end_of_text; });
-    ratio = compression_ ? compression_(said) : 0.0;
-    const bool is_silence = text.no_speech > kNoSpeech && text.average_logprob < kUnlikely;
-    const bool is_doubtful = ratio > kRepetitive || text.average_logprob < kUnlikely;
-    const double next = temperature + kTemperatureStep;
-    if (!task_.falls_back || is_silence || !is_doubtful || next > kTemperatureMax + 1e-6) break;
-    temperature = next;
-  }
+  if (config_.multilingual && language_token_ < 0) detect_language(model, open->window);
+  open->attempts.emplace(
+      model, open->window,
+      WhisperAttempts::Parts{
+          .task_at = [this](double temperature) { return window_task(temperature); },
+          .temperatures = {.first = task_.temperature, .falls_back = task_.falls_back},
+          .compression = compression_,
+          .go_on = go_on});
+  open_ = std::move(open);
+  return true;
+}
+
+// Whether there are more.
+bool WhisperTranscription::end_window(Whisper& model) {
+  const std::unique_ptr<Open> open = std::move(open_);
+  const WhisperAttempt made = open->attempts->last();
   const int64_t frames = std::min<int64_t>(config_.frames(), content_ - seek_);
-  if (text.no_speech > kNoSpeech && text.average_logprob <= kUnlikely) {
+  if (made.is_silence) {
     seek_ += frames;
     return seek_ < content_;
   }
-  Cut cut = cut_window(text, config_, static_cast<double>(seek_) / kFramesPerSecond, frames);
+  Cut cut = cut_window(made.text, config_, static_cast<double>(seek_) / kFramesPerSecond, frames);
   for (WhisperSegment& segment : cut.segments) {
-    segment.temperature = temperature;
-    segment.compression_ratio = ratio;
+    segment.temperature = made.temperature;
+    segment.compression_ratio = made.compression_ratio;
   }
-  add_segments(model, window, std::move(cut.segments), frames);
-  if (temperature > kTemperatureOfPrompts) previous_.clear();
+  add_segments(model, open->window, std::move(cut.segments), frames);
+  if (made.temperature > kTemperatureOfPrompts) previous_.clear();
   seek_ += std::min(cut.advance, frames);
   return seek_ < content_;
+}
+
+Result<bool> WhisperTranscription::step(Whisper& model, const std::function<bool()>& go_on) {
+  const Turn turn{.recording = this, .go_on = go_on};
+  return step_all(model, {&turn, 1}).front();
+}
+
+std::vector<Result<bool>> WhisperTranscription::step_all(Whisper& model,
+                                                         std::span<const Turn> turns) {
+  std::vector<Result<bool>> results;
+  for (const Turn& turn : turns) {
+    results.push_back(turn.recording->begin_window(model, turn.go_on));
+  }
+  std::vector<WhisperWindow*> windows;
+  std::vector<TokenId> tokens;
+  std::vector<WhisperAttempts*> attempts;
+  for (;;) {
+    windows.clear();
+    tokens.clear();
+    attempts.clear();
+    for (size_t i = 0; i < turns.size(); ++i) {
+      WhisperTranscription& recording = *turns[i].recording;
+      if (recording.open_ == nullptr) continue;
+      Open& open = *recording.open_;
+      const std::optional<TokenId> token = open.attempts->next();
+      if (!turns[i].go_on()) {
+        recording.open_ = nullptr;
+        results[i] = Error{ErrorCode::kCancelled, "stopped", ""};
+      } else if (!token) {
+        results[i] = recording.end_window(model);
+      } else {
+        windows.push_back(&open.window);
+        tokens.push_back(*token);
+        attempts.push_back(&*open.attempts);
+      }
+    }
+    if (windows.empty()) return results;
+    const std::span<const float> logits = model.step_each(windows, tokens);
+    const size_t vocab = logits.size() / windows.size();
+    for (size_t i = 0; i < attempts.size(); ++i) {
+      attempts[i]->take(logits.subspan(i * vocab, vocab));
+    }
+  }
 }
 
 void WhisperTranscription::add_segments(Whisper& model, WhisperWindow& window,

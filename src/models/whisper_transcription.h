@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "base/result.h"
 #include "models/whisper_alignment.h"
 #include "models/whisper_decoding.h"
+#include "models/whisper_fallback.h"
 
 namespace pelton::models {
 
@@ -39,13 +41,11 @@ struct TranscriptionTask {
   double temperature = 0.0;     // the first that is tried
   bool falls_back = true;       // higher ones, by 0.2 up to 1, where the text is doubtful
   bool aligns = false;          // each token's time
+  WhisperSearch search = {};
 };
 
 // `mel` of any number of samples, float (bands, frames): audio::LogMel::of.
 using MelOf = std::function<std::vector<float>(std::span<const float> samples)>;
-// How many times fewer bytes a compressor makes of the text of these tokens: above 2.4 it repeats
-// itself.
-using CompressionOf = std::function<double(std::span<const TokenId> text)>;
 
 // What the model cannot do of it: kInvalidArgument or kUnsupported, with the field.
 Result<void> check_task(const WhisperConfig& config, const TranscriptionTask& task);
@@ -59,6 +59,13 @@ class WhisperTranscription {
   // One window more; false: that was the last one. `go_on` is asked before each token. Errors:
   // kCancelled.
   Result<bool> step(Whisper& model, const std::function<bool()>& go_on);
+  // The same of several recordings, a token of each in one step of the decoder: what each comes to
+  // is what it comes to alone.
+  struct Turn {
+    WhisperTranscription* recording = nullptr;
+    std::function<bool()> go_on;
+  };
+  static std::vector<Result<bool>> step_all(Whisper& model, std::span<const Turn> turns);
 
   // As it was named, or detected; empty: the model knows only one, or none has been heard yet.
   const std::string& language() const { return language_; }
@@ -67,6 +74,15 @@ class WhisperTranscription {
   const std::vector<WhisperSegment>& segments() const { return segments_; }
 
  private:
+  // A window that is being decoded.
+  struct Open {
+    WhisperWindow window;
+    std::optional<WhisperAttempts> attempts;
+  };
+
+  // The parts of a step. False: there is no window more.
+  Result<bool> begin_window(Whisper& model, const std::function<bool()>& go_on);
+  bool end_window(Whisper& model);
   std::vector<float> window_mel() const;
   void detect_language(Whisper& model, WhisperWindow& window);
   WhisperTask window_task(double temperature) const;
@@ -85,7 +101,8 @@ class WhisperTranscription {
 
   std::string language_;
   TokenId language_token_ = -1;
-  int64_t seek_ = 0;  // frames; the next window begins here
+  int64_t seek_ = 0;            // frames; the next window begins here
+  std::unique_ptr<Open> open_;  // null between two steps
   std::vector<TokenId> previous_;
   std::vector<WhisperSegment> segments_;
 };

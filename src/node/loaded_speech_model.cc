@@ -48,20 +48,23 @@ int64_t sound_bytes(const models::WhisperConfig& config, double seconds) {
 }
 
 LoadedSpeechModel::Memory memory_of(const models::WhisperConfig& config, int64_t weight_bytes,
-                                    double audio_seconds_max) {
+                                    const LoadedSpeechModel::Bounds& bounds) {
+  // Beams of one window at a time, beside the text that it begins with.
+  const int beams = bounds.beams_max > 1 ? bounds.beams_max : 0;
   return {.weights = weight_bytes,
-          .workspace = config.workspace_bytes(),
-          .sound = sound_bytes(config, audio_seconds_max)};
+          .workspace = config.workspace_bytes() + (bounds.batch_max - 1) * config.kv_bytes() +
+                       beams * config.text_bytes(),
+          .sound = sound_bytes(config, bounds.audio_seconds_max)};
 }
 
 }  // namespace
 
 Result<LoadedSpeechModel::Memory> LoadedSpeechModel::plan(const std::string& folder,
-                                                          double audio_seconds_max) {
+                                                          const Bounds& bounds) {
   TRY_ASSIGN(const models::WhisperConfig config, models::read_whisper_config(folder));
   TRY_ASSIGN(const checkpoint::TensorFile file,
              checkpoint::TensorFile::open(folder + "/model.safetensors"));
-  return memory_of(config, file.weight_bytes(), audio_seconds_max);
+  return memory_of(config, file.weight_bytes(), bounds);
 }
 
 bool is_speech_model(const std::string& folder) {
@@ -95,7 +98,10 @@ Result<std::unique_ptr<LoadedSpeechModel>> LoadedSpeechModel::load(const std::st
     TRY_ASSIGN(loaded->model_, models::Whisper::load(folder, *loaded->kernels_));
   }
   const Memory& memory = loaded->memory_ =
-      memory_of(loaded->config(), loaded->model_->weight_bytes(), options.audio_seconds_max);
+      memory_of(loaded->config(), loaded->model_->weight_bytes(),
+                {.audio_seconds_max = options.audio_seconds_max,
+                 .batch_max = options.queue.batch_max,
+                 .beams_max = options.queue.beams_max});
   if (options.budget != nullptr) {
     TRY_ASSIGN(MemoryBudget::Share share, options.budget->take(options.name, memory.bytes()));
     loaded->share_.emplace(std::move(share));

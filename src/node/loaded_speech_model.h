@@ -58,14 +58,19 @@ class LoadedSpeechModel {
 
   struct Memory {
     int64_t weights = 0;
-    int64_t workspace = 0;  // of one window
+    int64_t workspace = 0;  // of the windows of a batch, and of beams
     int64_t sound = 0;      // of files that are read and heard
     int64_t bytes() const { return weights + workspace + sound; }
   };
   const Memory& memory() const { return memory_; }
   // The same before anything is loaded, of the folder's files. Errors: kBadCheckpoint,
   // kUnsupported.
-  static Result<Memory> plan(const std::string& folder, double audio_seconds_max);
+  struct Bounds {
+    double audio_seconds_max = 0.0;
+    int batch_max = 1;
+    int beams_max = 1;
+  };
+  static Result<Memory> plan(const std::string& folder, const Bounds& bounds);
   std::string_view kernels_name() const { return kernels_->name(); }
   double load_seconds() const { return load_seconds_; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/whisper_live.h"
 #include "models/whisper_transcription.h"
 #include "node/spoken_words.h"
 
@@ -47,12 +48,17 @@ class WhisperRecognition final : public speech::Recognition {
 
   Result<bool> step(const std::function<bool()>& go_on) override {
     const Turns turns(parts_.model, parts_.threads);
-    TRY_ASSIGN(const bool more, made_.step(parts_.model, go_on));
+    const Result<bool> more = made_.step(parts_.model, go_on);
+    note_segments();
+    return more;
+  }
+  models::WhisperTranscription& made() { return made_; }
+  // What it has come to since is in the transcript.
+  void note_segments() {
     transcript_.language = made_.language();
     for (size_t i = transcript_.segments.size(); i < made_.segments().size(); ++i) {
       transcript_.segments.push_back(segment_of(made_.segments()[i]));
     }
-    return more;
   }
   const speech::Transcript& transcript() const override { return transcript_; }
 
@@ -91,7 +97,11 @@ models::TranscriptionTask model_task(const speech::Task& task) {
           .prompt = {},
           .temperature = task.temperature.value_or(0.0),
           .falls_back = true,
-          .aligns = task.words};
+          .aligns = task.words,
+          .search = {.beam_size = task.search.beam_size,
+                     .patience = task.search.patience,
+                     .best_of = task.search.best_of,
+                     .length_penalty = task.search.length_penalty}};
 }
 
 std::string without_blanks_around(const std::string& text) {
@@ -110,31 +120,74 @@ Result<void> WhisperRecogniser::check(const speech::Task& task) const {
   return models::check_task(parts_.model.config(), model_task(task));
 }
 
+std::vector<TokenId> WhisperRecogniser::prompt_tokens(const std::string& prompt) const {
+  if (parts_.tokenizer == nullptr || prompt.empty()) return {};
+  std::vector<TokenId> tokens = parts_.tokenizer->encode(" " + without_blanks_around(prompt));
+  std::erase_if(tokens,
+                [end = parts_.model.config().end_of_text](TokenId id) { return id >= end; });
+  return tokens;
+}
+
+models::CompressionOf WhisperRecogniser::compression() const {
+  const tokenizer::Tokenizer* const tokenizer = parts_.tokenizer;
+  if (tokenizer == nullptr) return {};
+  return [tokenizer](std::span<const TokenId> text) {
+    return speech::compression_ratio(without_blanks_around(tokenizer->decode(text)));
+  };
+}
+
 Result<std::unique_ptr<speech::Recognition>> WhisperRecogniser::begin(
     std::vector<float> samples, const speech::Task& task,
     const std::function<bool()>& go_on) const {
   TRY(check(task));
   models::TranscriptionTask asked = model_task(task);
-  const tokenizer::Tokenizer* const tokenizer = parts_.tokenizer;
-  if (tokenizer != nullptr && !task.prompt.empty()) {
-    asked.prompt = tokenizer->encode(" " + without_blanks_around(task.prompt));
-    const TokenId end = parts_.model.config().end_of_text;
-    std::erase_if(asked.prompt, [&](TokenId id) { return id >= end; });
-  }
-  models::CompressionOf compression;
-  if (tokenizer != nullptr) {
-    compression = [tokenizer](std::span<const TokenId> text) {
-      return speech::compression_ratio(without_blanks_around(tokenizer->decode(text)));
-    };
-  }
+  asked.prompt = prompt_tokens(task.prompt);
   const audio::LogMel& front = front_;
   models::WhisperTranscription made(
       parts_.model.config(), std::move(samples), std::move(asked),
-      [&](std::span<const float> sound) { return front.of_while(sound, go_on); },
-      std::move(compression));
+      [&](std::span<const float> sound) { return front.of_while(sound, go_on); }, compression());
   if (!go_on()) return Error{ErrorCode::kCancelled, "stopped", ""};
   return std::unique_ptr<speech::Recognition>(
       std::make_unique<WhisperRecognition>(parts_, std::move(made), task));
+}
+
+std::vector<Result<bool>> WhisperRecogniser::step_all(std::span<const speech::Turn> turns) const {
+  std::vector<WhisperRecognition*> begun;
+  std::vector<models::WhisperTranscription::Turn> wanted;
+  for (const speech::Turn& turn : turns) {
+    begun.push_back(static_cast<WhisperRecognition*>(turn.recognition));
+    wanted.push_back({.recording = &begun.back()->made(), .go_on = turn.go_on});
+  }
+  const Turns held(parts_.model, parts_.threads);
+  std::vector<Result<bool>> results = models::WhisperTranscription::step_all(parts_.model, wanted);
+  for (WhisperRecognition* const one : begun) one->note_segments();
+  return results;
+}
+
+Result<speech::LiveText> WhisperRecogniser::hear(speech::LiveWindow window,
+                                                 const std::function<bool()>& go_on) const {
+  models::LiveWindowTask task{.language = std::move(window.language),
+                              .previous = prompt_tokens(window.prompt),
+                              .begun = std::move(window.begun),
+                              .falls_back = window.is_last};
+  task.previous.insert(task.previous.end(), window.previous.begin(), window.previous.end());
+  // Its spectrogram needs none of the threads that all models share.
+  std::optional<Turns> turns;
+  const auto mel = [&](std::span<const float> sound) {
+    std::vector<float> made = front_.of_while(sound, go_on);
+    turns.emplace(parts_.model, parts_.threads);
+    return made;
+  };
+  TRY_ASSIGN(models::LiveWindowText heard,
+             models::hear_live_window(parts_.model, std::move(window.samples), task, mel,
+                                      compression(), go_on));
+  return speech::LiveText{.tokens = std::move(heard.tokens),
+                          .language = std::move(heard.language),
+                          .is_repetitive = heard.is_repetitive};
+}
+
+std::string WhisperRecogniser::text_of(std::span<const TokenId> tokens) const {
+  return parts_.tokenizer == nullptr ? std::string() : parts_.tokenizer->decode(tokens);
 }
 
 }  // namespace pelton::node

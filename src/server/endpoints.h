@@ -79,6 +79,7 @@ void transcriptions(Call call, Services& services);  // transcriptions.cc, also 
 void translations(Call call, Services& services);
 void create_speech(Call call, Services& services);  // speech.cc, also the next
 void list_voices(Call call, Services& services);
+void realtime(Call call, Services& services);  // realtime_route.cc
 
 // Tokens.
 void tokenize(Call call, Services& services);  // tokenize.cc, also the next

@@ -582,6 +582,8 @@ void write_transcriber(PrometheusText& text, const speech::Transcriber& transcri
   const Transcriber::Stats stats = transcriber.stats();
   text.gauge("vllm:num_requests_running", "Requests with a slot.", stats.running);
   text.gauge("vllm:num_requests_waiting", "Requests that wait for a slot.", stats.waiting);
+  text.gauge("pelton_live_transcriptions",
+             "Connections over which sound is heard while it is said.", stats.live);
   text.family("pelton_transcriptions_total", Type::kCounter,
               "Files that were to be transcribed, by what became of that.");
   for (size_t i = 0; i < Transcriber::kEndNames.size(); ++i) {
@@ -607,6 +609,9 @@ void write_transcriber(PrometheusText& text, const speech::Transcriber& transcri
             transcriber.first_text_seconds());
   histogram("pelton_transcription_speed", "Seconds of sound for each second from arrival to end.",
             transcriber.speed());
+  histogram("pelton_live_text_seconds",
+            "From when a window of live sound was there until its text was.",
+            transcriber.live_text_seconds());
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ bool asks_for_model(const Endpoint& endpoint) {
 }
 
 void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
-  const bool is_socket = endpoint.method == "GET" && endpoint.path == "/v1/responses";
+  const bool is_socket = endpoint.function == response_socket || endpoint.function == realtime;
   writer.key("responses").begin_object().key(is_socket ? "101" : "200").begin_object();
   writer.key("description").string(endpoint.summary);
   if (endpoint.response == "text" || endpoint.response == "html") {

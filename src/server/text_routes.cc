@@ -248,7 +248,8 @@ void modality_missing(Call call, Services&) {
        {"/v1/moderations",
         "no model here judges by OpenAI's categories; a classifier's labels are at /classify"},
        {"/v1/realtime",
-        "no model here hears or speaks; text over a WebSocket is answered at /v1/responses"}}};
+        "no model here talks; /v1/realtime?intent=transcription hears, where a Whisper model is "
+        "served, and text over a WebSocket is answered at /v1/responses"}}};
   const std::string& path = call.request.path;
   const auto* const missing = std::ranges::find_if(
       kMissing, [&](const Missing& one) { return path.starts_with(one.path); });

@@ -244,7 +244,8 @@ class AudioRequest final : public ModelRequest {
              .translates = translates_,
              .prompt = request_.prompt,
              .temperature = request_.temperature,
-             .words = request_.has_words};
+             .words = request_.has_words,
+             .search = {.beam_size = request_.beam_size, .best_of = request_.best_of}};
     if (const std::string_view code = speech::language_code(request_.language); !code.empty()) {
       task_.language = code;
     }

@@ -35,7 +35,6 @@ struct Transcriber::Job {
   std::unique_ptr<Recognition> recognition;
   double seconds = 0.0;
   int64_t began_ns = 0;  // 0: no window has been heard
-  int64_t busy_ns = 0;
   size_t segments_sent = 0;
 };
 
@@ -49,6 +48,7 @@ Transcriber::Transcriber(const Options& options, const Recogniser& recogniser, R
       first_text_seconds_(seconds_bounds()),
       audio_seconds_(seconds_bounds()),
       speed_(speed_bounds()),
+      live_text_seconds_(seconds_bounds()),
       hearing_thread_([this] { hear(); }) {
   for (std::thread& thread : sound_threads_) thread = std::thread([this] { read_files(); });
 }
@@ -65,20 +65,36 @@ Transcriber::~Transcriber() {
 }
 
 int Transcriber::locked_inside() const {
-  return static_cast<int>(unread_.size() + reading_.size() + parked_.size() + heard_.size()) +
-         (hearing_ ? 1 : 0);
+  return static_cast<int>(unread_.size() + reading_.size() + parked_.size() + heard_.size() +
+                          hearing_.size());
+}
+
+Result<void> Transcriber::check(const Task& task) const {
+  const auto refuse = [&](std::string_view field, int asked) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is {}; here it is at most {} (--transcription-beams)", field,
+                             asked, options_.beams_max),
+                 std::string(field)};
+  };
+  if (task.search.beam_size > options_.beams_max) {
+    return refuse("beam_size", task.search.beam_size);
+  }
+  if (task.search.best_of > options_.beams_max) return refuse("best_of", task.search.best_of);
+  return recogniser_.check(task);
 }
 
 Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request) {
-  TRY(recogniser_.check(request.task));
+  TRY(check(request.task));
   const auto job = std::make_shared<Job>();
   const auto bytes = static_cast<int64_t>(request.file.size());
   job->request = std::move(request);
   job->arrived_ns = clock_.now_ns();
   {
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (stopping_) return Error{ErrorCode::kUnavailable, "The model is being unloaded", ""};
-    if (const std::string why = refusal(*job, bytes); !why.empty()) {
+    std::string why = locked_refusal(job->request.account);
+    if (why.empty()) why = locked_refusal_of_bytes(bytes);
+    if (!why.empty()) {
       ++stats_.ended[static_cast<size_t>(End::kRefused)];
       return Error{ErrorCode::kOverloaded, why, ""};
     }
@@ -89,23 +105,29 @@ Result<std::shared_ptr<Transcriber::Ticket>> Transcriber::submit(Request request
   return std::make_shared<Ticket>(job->cancelled);
 }
 
-// With mutex_ held; empty: it may come in.
-std::string Transcriber::refusal(const Job& job, int64_t bytes) const {
-  if (locked_inside() >= options_.waiting_max) {
-    return fmt::format("{} files wait to be transcribed, which is the most", locked_inside());
-  }
-  if (!unread_.empty() && waiting_bytes_ + bytes > options_.waiting_bytes_max) {
-    return fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
-                       waiting_bytes_, options_.waiting_bytes_max);
-  }
-  const std::string& account = job.request.account;
-  if (account.empty()) return {};
-  int own = hearing_ != nullptr && hearing_->request.account == account ? 1 : 0;
+std::string Transcriber::locked_refusal_of_bytes(int64_t bytes) const {
+  if (unread_.empty() || waiting_bytes_ + bytes <= options_.waiting_bytes_max) return {};
+  return fmt::format("the files that wait to be transcribed have {} bytes, of at most {}",
+                     waiting_bytes_, options_.waiting_bytes_max);
+}
+
+std::string Transcriber::locked_refusal(const std::string& account) const {
+  int all = locked_inside();
+  const auto is_own = [&](const JobPtr& other) { return other->request.account == account; };
+  auto own = static_cast<int>(std::ranges::count_if(hearing_, is_own));
   for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
-    own += static_cast<int>(std::ranges::count_if(
-        *queue, [&](const JobPtr& other) { return other->request.account == account; }));
+    own += static_cast<int>(std::ranges::count_if(*queue, is_own));
   }
-  if (own < options_.waiting_per_account_max) return {};
+  for (const std::weak_ptr<Live>& weak : live_) {
+    const std::shared_ptr<Live> live = weak.lock();
+    if (live == nullptr) continue;
+    ++all;
+    if (live->request_.account == account) ++own;
+  }
+  if (all >= options_.waiting_max) {
+    return fmt::format("{} files wait to be transcribed, which is the most", all);
+  }
+  if (account.empty() || own < options_.waiting_per_account_max) return {};
   return fmt::format("{} files of this account wait to be transcribed, which is the most", own);
 }
 
@@ -155,8 +177,8 @@ void Transcriber::locked_sweep(Lock& lock) {
 // The first that fits, so that a short one does not wait for a long one's room.
 void Transcriber::locked_admit_parked() {
   for (auto job = parked_.begin(); job != parked_.end();) {
-    const double heard = seconds_of(heard_) + (hearing_ ? hearing_->seconds : 0.0);
-    const int count = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+    const double heard = seconds_of(heard_) + seconds_of(hearing_);
+    const int count = static_cast<int>(heard_.size() + hearing_.size());
     const bool fits = count == 0 || (count < options_.heard_max &&
                                      heard + (*job)->seconds <= options_.heard_seconds_max);
     if (fits) heard_.push_back(*job);
@@ -214,37 +236,51 @@ void Transcriber::hear() {
   for (;;) {
     locked_sweep(lock);
     locked_admit_parked();
+    if (locked_hear_live(lock)) continue;
     if (heard_.empty()) {
       if (stopping_ && locked_inside() == 0) return;
       locked_wait(lock);
       continue;
     }
-    hearing_ = heard_.front();
-    heard_.pop_front();
-    const JobPtr job = hearing_;
+    const auto count = std::min(heard_.size(), static_cast<size_t>(options_.batch_max));
+    const auto behind = heard_.begin() + static_cast<std::ptrdiff_t>(count);
+    hearing_.assign(heard_.begin(), behind);
+    heard_.erase(heard_.begin(), behind);
+    const std::vector<JobPtr> jobs = hearing_;
     lock.unlock();
-    const bool has_more = hear_window(job);
+    const std::vector<JobPtr> more = hear_windows(jobs);
     lock.lock();
-    hearing_ = nullptr;
-    if (has_more) heard_.push_back(job);
+    hearing_.clear();
+    heard_.insert(heard_.end(), more.begin(), more.end());
     changed_.notify_all();
   }
 }
 
-bool Transcriber::hear_window(const JobPtr& job) {
+std::vector<Transcriber::JobPtr> Transcriber::hear_windows(const std::vector<JobPtr>& jobs) {
   const int64_t begin_ns = clock_.now_ns();
-  if (job->began_ns == 0) {
+  std::vector<Turn> turns;
+  for (const JobPtr& job : jobs) {
+    turns.push_back({.recognition = job->recognition.get(),
+                     .go_on = [this, one = job.get()] { return is_wanted(*one); }});
+    if (job->began_ns != 0) continue;
     job->began_ns = begin_ns;
     queue_seconds_.observe(static_cast<double>(begin_ns - job->arrived_ns) * kSecond);
   }
-  const Result<bool> more = job->recognition->step([&] { return is_wanted(*job); });
+  const std::vector<Result<bool>> results = recogniser_.step_all(turns);
   const int64_t end_ns = clock_.now_ns();
-  job->busy_ns += end_ns - begin_ns;
   {
     const std::lock_guard lock(mutex_);
     stats_.busy_seconds += static_cast<double>(end_ns - begin_ns) * kSecond;
-    ++stats_.windows;
+    stats_.windows += static_cast<int64_t>(jobs.size());
   }
+  std::vector<JobPtr> more;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (note_window(jobs[i], results[i], end_ns)) more.push_back(jobs[i]);
+  }
+  return more;
+}
+
+bool Transcriber::note_window(const JobPtr& job, const Result<bool>& more, int64_t end_ns) {
   if (!more.ok()) {
     end(job, End::kFailed, more.error());
     return false;
@@ -304,6 +340,7 @@ void Transcriber::end(const JobPtr& job, End how, Result<Transcript> outcome) {
 
 int Transcriber::abandon(const Error& error) {
   int count = 0;
+  std::vector<std::shared_ptr<Live>> live;
   {
     const std::lock_guard lock(mutex_);
     const auto give_up = [&](const JobPtr& job) {
@@ -314,15 +351,24 @@ int Transcriber::abandon(const Error& error) {
     for (const auto* queue : {&unread_, &reading_, &parked_, &heard_}) {
       for (const JobPtr& job : *queue) give_up(job);
     }
-    if (hearing_ != nullptr) give_up(hearing_);
+    for (const JobPtr& job : hearing_) give_up(job);
+    for (const std::weak_ptr<Live>& weak : live_) {
+      if (auto one = weak.lock()) live.push_back(std::move(one));
+    }
   }
   changed_.notify_all();
+  for (const std::shared_ptr<Live>& one : live) {
+    if (one->is_abandoned_.exchange(true)) continue;
+    ++count;
+    one->request_.on_abandoned(error);
+  }
   return count;
 }
 
 void Transcriber::drain(int64_t ms) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return locked_inside() == 0; });
+  changed_.wait_for(lock, std::chrono::milliseconds(ms),
+                    [&] { return locked_inside() == 0 && live_passes_.empty() && !hears_live_; });
 }
 
 int64_t Transcriber::retry_after_ns() const {
@@ -338,8 +384,10 @@ int64_t Transcriber::retry_after_ns() const {
 Transcriber::Stats Transcriber::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
-  stats.running = static_cast<int>(heard_.size()) + (hearing_ ? 1 : 0);
+  stats.running = static_cast<int>(heard_.size() + hearing_.size());
   stats.waiting = locked_inside() - stats.running;
+  stats.live = static_cast<int>(std::ranges::count_if(
+      live_, [](const std::weak_ptr<Live>& live) { return !live.expired(); }));
   return stats;
 }
 

@@ -51,7 +51,24 @@ class Scripted final : public Recogniser {
                                              const std::function<bool()>&) const override {
     return std::unique_ptr<Recognition>(std::make_unique<Seconds>(std::move(samples), gate));
   }
-  mutable std::atomic<int> gate = 1;  // 0: nobody is heard
+  std::vector<Result<bool>> step_all(std::span<const Turn> turns) const override {
+    batch = static_cast<int>(turns.size());
+    std::vector<Result<bool>> results;
+    for (const Turn& turn : turns) results.push_back(turn.recognition->step(turn.go_on));
+    return results;
+  }
+  Result<LiveText> hear(LiveWindow window, const std::function<bool()>& go_on) const override {
+    while (gate.load() == 0) {
+      if (!go_on()) return Error{ErrorCode::kCancelled, "stopped"};
+      std::this_thread::sleep_for(1ms);
+    }
+    return LiveText{.tokens = {static_cast<TokenId>(window.samples.at(0))}, .language = "en"};
+  }
+  std::string text_of(std::span<const TokenId> tokens) const override {
+    return tokens.empty() ? "" : std::to_string(tokens[0]);
+  }
+  mutable std::atomic<int> gate = 1;   // 0: nobody is heard
+  mutable std::atomic<int> batch = 0;  // how many were heard last at once
 };
 
 // "5:3": three seconds of 5; "bad": no sound.
@@ -163,6 +180,19 @@ TEST(Transcriber, WhatIsNoSoundIsSaid) {
             "language");
 }
 
+TEST(Transcriber, ATaskFollowsSoManyTexts) {
+  const base::SystemClock clock;
+  const Scripted model;
+  Transcriber transcriber({.beams_max = 3}, model, read, clock);
+  Task task;
+  task.search.beam_size = task.search.best_of = 3;
+  EXPECT_TRUE(transcriber.check(task).ok());
+  task.search.best_of = 4;
+  EXPECT_EQ(transcriber.check(task).error().field, "best_of");
+  task.search.beam_size = 5;
+  EXPECT_EQ(transcriber.submit({.file = "1:1", .task = task}).error().field, "beam_size");
+}
+
 TEST(Transcriber, LongRecordingsWaitForRoom) {
   const base::SystemClock clock;
   const Scripted model;
@@ -226,6 +256,127 @@ TEST(Transcriber, AnAccountHasSoManyPlaces) {
   EXPECT_EQ(code("a"), ErrorCode::kOverloaded);
   EXPECT_EQ(code("b"), ErrorCode::kInternal);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(code(""), ErrorCode::kInternal);
+}
+
+TEST(Transcriber, SeveralFilesAreHeardInABatch) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.batch_max = 2}, model, read, clock);
+  Asked first = ask(transcriber, "1:3");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  Asked second = ask(transcriber, "2:30");
+  Asked third = ask(transcriber, "3:1");
+  Asked fourth = ask(transcriber, "4:30");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 4; }));
+  third.ticket.reset();  // it leaves amid the others
+  model.gate = 1;
+  EXPECT_EQ(plain_text(first.end.get().value()), "1 1 1");
+  EXPECT_EQ(second.end.get()->segments.size(), 30U);
+  EXPECT_EQ(fourth.end.get()->segments.size(), 30U);
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 0; }));
+  const Transcriber::Stats stats = transcriber.stats();
+  EXPECT_EQ(stats.ended[static_cast<size_t>(Transcriber::End::kDone)], 3);
+  EXPECT_EQ(stats.ended[static_cast<size_t>(Transcriber::End::kCancelled)], 1);
+  EXPECT_EQ(stats.windows, 63);
+  EXPECT_EQ(stats.audio_seconds, 63.0);
+}
+
+TEST(Transcriber, ABatchIsAsLargeAsItMayBe) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({.batch_max = 3}, model, read, clock);
+  Asked blocker = ask(transcriber, "9:1");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  std::vector<Asked> asked;
+  for (int i = 0; i < 3; ++i) asked.push_back(ask(transcriber, std::to_string(i) + ":1"));
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 4; }));
+  model.gate = 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(plain_text(asked[static_cast<size_t>(i)].end.get().value()), std::to_string(i));
+  }
+  EXPECT_EQ(model.batch, 3);
+}
+
+struct LivePlace {
+  std::promise<Result<LiveText>> heard;
+  std::promise<Error> abandoned;
+  std::shared_ptr<Transcriber::Live> live;
+};
+void open(Transcriber& transcriber, LivePlace& place, const std::string& account = {}) {
+  auto live = transcriber.open_live(
+      {.account = account,
+       .on_heard = [&](Result<LiveText> text) { place.heard.set_value(std::move(text)); },
+       .on_abandoned = [&](const Error& error) { place.abandoned.set_value(error); }});
+  ASSERT_TRUE(live.ok()) << live.error().message;
+  place.live = *live;
+}
+LiveWindow second_of(float value) {
+  LiveWindow window;
+  window.samples.assign(16'000, value);
+  window.is_last = true;
+  return window;
+}
+
+TEST(Transcriber, LiveWindowsAreHeardBetweenThoseOfFiles) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  Transcriber transcriber({}, model, read, clock);
+  Asked file = ask(transcriber, "1:200");
+  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  LivePlace place;
+  open(transcriber, place);
+  EXPECT_EQ(transcriber.stats().live, 1);
+  transcriber.hear_live(place.live, second_of(7));
+  model.gate = 1;
+  const Result<LiveText> heard = place.heard.get_future().get();
+  ASSERT_TRUE(heard.ok());
+  EXPECT_EQ(transcriber.text_of(heard->tokens), "7");
+  EXPECT_EQ(file.end.get()->segments.size(), 200U);
+  const Transcriber::Stats stats = transcriber.stats();
+  EXPECT_EQ(stats.windows, 201);
+  EXPECT_EQ(stats.audio_seconds, 201.0);
+  place.live.reset();
+  EXPECT_EQ(transcriber.stats().live, 0);
+}
+
+TEST(Transcriber, LivePlacesCountAmongFiles) {
+  const base::SystemClock clock;
+  const Scripted model;
+  Transcriber transcriber({.waiting_max = 2, .waiting_per_account_max = 1}, model, read, clock);
+  const auto refusal = [&](const std::string& account) {
+    auto live = transcriber.open_live({.account = account, .on_heard = {}, .on_abandoned = {}});
+    return live.ok() ? std::string() : live.error().message;
+  };
+  LivePlace first;
+  LivePlace second;
+  open(transcriber, first, "a");
+  EXPECT_NE(refusal("a"), "");
+  EXPECT_EQ(refusal("b"), "");
+  open(transcriber, second, "b");
+  EXPECT_NE(refusal(""), "");
+  EXPECT_EQ(ask(transcriber, "1:1").end.get().error().code, ErrorCode::kOverloaded);
+  second.live.reset();
+  EXPECT_EQ(plain_text(ask(transcriber, "1:1").end.get().value()), "1");
+}
+
+TEST(Transcriber, LivePlacesEndWithTheModel) {
+  const base::SystemClock clock;
+  const Scripted model;
+  model.gate = 0;
+  auto transcriber = std::make_unique<Transcriber>(Transcriber::Options{}, model, read, clock);
+  LivePlace left;
+  open(*transcriber, left);
+  transcriber->hear_live(left.live, second_of(1));
+  left.live.reset();  // its client has gone; the next one is heard all the same
+  LivePlace place;
+  open(*transcriber, place);
+  transcriber->hear_live(place.live, second_of(2));
+  EXPECT_EQ(transcriber->abandon({ErrorCode::kUnavailable, "gone", ""}), 1);
+  EXPECT_EQ(place.abandoned.get_future().get().message, "gone");
+  transcriber.reset();  // does not wait for the gate
 }
 
 TEST(Transcript, IsWrittenInEachForm) {

@@ -1,0 +1,44 @@
+#include "server/socket_handshake.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "net/websocket.h"
+
+namespace pelton::server {
+namespace {
+
+// A page of another site may not speak to a server in its visitor's name: browsers send handshakes
+// anywhere, and no CORS rule stops them. Programs say no origin. The server's own origin has its
+// scheme too: behind a proxy that ends TLS, --cors-origin says what it is.
+bool may_connect(const net::HttpRequest& request, const access::CorsOrigins& cors) {
+  const std::string_view origin = request.headers.get("Origin");
+  if (origin.empty() || cors.allow(origin)) return true;
+  const std::string_view host = request.headers.get("Host");
+  const std::string_view scheme = request.tls ? "https://" : "http://";
+  return !host.empty() && origin.starts_with(scheme) && origin.substr(scheme.size()) == host;
+}
+
+}  // namespace
+
+std::optional<net::HttpReject> refused_handshake(Call& call, const Services& services,
+                                                 std::string_view otherwise) {
+  if (!call.request.headers.has("Upgrade")) {
+    call.headers.add("Upgrade", "websocket");
+    return net::HttpReject{
+        426, "upgrade_required",
+        fmt::format("GET here is the handshake of a WebSocket ('Upgrade: websocket'); {}",
+                    otherwise)};
+  }
+  if (auto reject = net::check_websocket_request(call.request)) {
+    if (reject->status == 426) call.headers.add("Sec-WebSocket-Version", "13");
+    return reject;
+  }
+  if (may_connect(call.request, services.options.cors)) return std::nullopt;
+  return net::HttpReject{
+      403, "foreign_origin",
+      "pages of this origin may not use this server; --cors-origin gives them leave"};
+}
+
+}  // namespace pelton::server

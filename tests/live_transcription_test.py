@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Live sound to text over a WebSocket, in OpenAI's Realtime transcription events, by real processes: the small Whisper model
+of testdata/golden is served, and sound is sent in pieces as a microphone gives it. What has been said of it is never taken
+back: an item's deltas, one behind the other, are its transcript.
+
+usage: live_transcription_test.py BINARY
+"""
+import array
+import base64
+import json
+import math
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import gateway_fixture
+import transcription_test
+from transcription_test import BOX, Served, error_of, free_port, tone, wav
+from whisper_model import write_model
+
+RATE = 24000
+PATH = "/v1/realtime?intent=transcription"
+ITEM = "conversation.item.input_audio_transcription."
+
+
+def pcm(samples):
+    return array.array("h", samples).tobytes()
+
+
+def burst(seed):
+    """Three seconds, all of whose sound comes in the first 0.4: every window of it is the same but for its length."""
+    return tone(0.4, seed=seed, rate=RATE) + [0] * int(2.6 * RATE)
+
+
+class Session(gateway_fixture.Socket):
+    def __init__(self, server, path=PATH, **headers):
+        super().__init__(server.port, path, **headers)
+        if self.status != 101:
+            self.body = self.file.read1(4096).decode()
+            return
+        self.created = self.hear()
+
+    def say(self, value):
+        data, mask = json.dumps(value).encode(), os.urandom(4)
+        if len(data) < 126:
+            size = struct.pack(">B", 0x80 | len(data))
+        elif len(data) < 65536:
+            size = struct.pack(">BH", 0x80 | 126, len(data))
+        else:
+            size = struct.pack(">BQ", 0x80 | 127, len(data))
+        key = int.from_bytes((mask * (len(data) // 4 + 1))[:len(data)], "big")
+        self.link.sendall(b"\x81" + size + mask + (int.from_bytes(data, "big") ^ key).to_bytes(len(data), "big"))
+
+    def update(self, **fields):
+        """Of what comes in; gives the next event."""
+        self.say({"type": "session.update", "session": {"type": "transcription", "audio": {"input": fields}}})
+        return self.hear()
+
+    def append(self, data):
+        self.say({"type": "input_audio_buffer.append", "audio": base64.b64encode(data).decode()})
+
+    def commit(self):
+        self.say({"type": "input_audio_buffer.commit"})
+
+    def until(self, kind):
+        """Events up to one of this type."""
+        heard = []
+        while not heard or heard[-1]["type"] != kind:
+            one = self.hear()
+            assert not isinstance(one, int), (one, heard)
+            heard.append(one)
+        return heard
+
+    def transcript(self):
+        """The next item's: its committed, deltas and completed are checked. Gives the text and all events."""
+        events = self.until(ITEM + "completed")
+        done = events[-1]
+        deltas = [one for one in events if one["type"] == ITEM + "delta" and one["item_id"] == done["item_id"]]
+        assert "".join(one["delta"] for one in deltas) == done["transcript"], events
+        committed = [one for one in events if one["type"] == "input_audio_buffer.committed"]
+        assert done["item_id"] in [one["item_id"] for one in committed], events
+        return done["transcript"], events
+
+
+class Live(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = write_model(pathlib.Path(cls.folder.name) / "whisper")
+        cls.server = Served("serve", cls.model, BOX, "--port", "0", "--kv-cache-memory", "32MiB", "--max-model-len", "256")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.end()
+        cls.folder.cleanup()
+
+    def session(self, **fields):
+        session = Session(self.server)
+        self.addCleanup(session.close)
+        self.assertEqual(session.status, 101)
+        if fields:
+            self.assertEqual(session.update(**fields)["type"], "session.updated")
+        return session
+
+    def windows(self):
+        return self.server.metric("pelton_transcription_windows_total", model_name="whisper")
+
+    def test_a_session_says_what_it_is(self):
+        session = self.session()
+        created = session.created
+        self.assertEqual((created["type"], created["session"]["object"]), ("session.created", "realtime.transcription_session"))
+        sound = created["session"]["audio"]["input"]
+        self.assertEqual(sound["format"], {"type": "audio/pcm", "rate": 24000})
+        self.assertEqual(sound["transcription"]["model"], "whisper")
+        self.assertEqual(sound["turn_detection"]["type"], "server_vad")
+        updated = session.update(turn_detection=None, transcription={"language": "l3", "model": "whisper"})
+        self.assertEqual(updated["type"], "session.updated")
+        self.assertIsNone(updated["session"]["audio"]["input"]["turn_detection"])
+        self.assertEqual(updated["session"]["audio"]["input"]["transcription"]["language"], "l3")
+        self.assertEqual(updated["session"]["id"], created["session"]["id"])
+        session.say({"type": "transcription_session.update", "session": {"input_audio_format": "g711_alaw"}})
+        older = session.hear()
+        self.assertEqual((older["type"], older["session"]["input_audio_format"]), ("transcription_session.updated", "g711_alaw"))
+        end = time.monotonic() + 30  # those of other tests may still be on their way out
+        while self.server.metric("pelton_live_transcriptions", model_name="whisper") != 1 and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(self.server.metric("pelton_live_transcriptions", model_name="whisper"), 1)
+
+    def test_text_comes_while_sound_does(self):
+        early = 0
+        for seed in range(5):
+            session = self.session(turn_detection=None)
+            data = pcm(burst(seed))
+            piece = 2 * RATE * 6 // 10  # 0.6 s, of which a pass is made
+            for at in range(0, len(data), piece):
+                heard, end = self.windows(), time.monotonic() + 30
+                session.append(data[at:at + piece])
+                while self.windows() == heard and time.monotonic() < end:
+                    time.sleep(0.02)
+            session.commit()
+            text, events = session.transcript()
+            kinds = [one["type"] for one in events]
+            early += ITEM + "delta" in kinds[:kinds.index("input_audio_buffer.committed")]
+            self.assertEqual(events[-1]["usage"], {"type": "duration", "seconds": 3})
+        self.assertGreater(early, 0)
+
+    def test_sound_that_comes_at_once_has_the_text_of_the_file(self):
+        for seed in (2, 4, 8, 11):  # of these the file's text is in one segment, whatever the model's weights make of others
+            samples = tone(4, seed=seed, rate=RATE)
+            path = pathlib.Path(self.folder.name) / "talk.wav"
+            path.write_bytes(wav(samples, rate=RATE))
+            written = subprocess.run([transcription_test.BINARY, "transcribe", self.model, path, "--without-timestamps",
+                                      "--format", "json"], capture_output=True, text=True, check=True, timeout=120).stdout
+            segments = json.loads(written)["segments"]
+            self.assertEqual(len(segments), 1)
+            text = bytes(one for one in segments[0]["tokens"] if one < 256).decode(errors="replace").lstrip(" \t\r\n")
+            session = self.session(turn_detection=None)
+            session.append(pcm(samples))
+            session.commit()
+            self.assertEqual(session.transcript()[0], text, seed)
+
+    def test_an_item_longer_than_a_window(self):
+        session = self.session(turn_detection=None)
+        for part in range(3):
+            session.append(pcm(tone(15, seed=part, rate=RATE)))
+        session.commit()
+        _, events = session.transcript()
+        self.assertEqual(events[-1]["usage"]["seconds"], 45)
+
+    def test_telephone_sound(self):
+        session = self.session(turn_detection=None, format={"type": "audio/pcmu"})
+        session.append(bytes(0x80 | int(60 + 60 * math.sin(i * 0.7)) for i in range(8000)))
+        session.commit()
+        self.assertEqual(session.transcript()[1][-1]["usage"]["seconds"], 1)
+
+    def test_speech_begins_and_ends_items(self):
+        session = self.session()
+        silence, speech = pcm([0] * RATE), pcm(tone(1, seed=4, rate=RATE))
+        session.append(silence + speech + silence)
+        _, events = session.transcript()
+        self.assertEqual([one["type"] for one in events[:3]], ["input_audio_buffer.speech_started", "input_audio_buffer.speech_stopped",
+                                                               "input_audio_buffer.committed"])
+        started, stopped, committed = events[:3]
+        self.assertEqual(len({one["item_id"] for one in events}), 1)
+        self.assertAlmostEqual(started["audio_start_ms"], 700, delta=60)
+        self.assertAlmostEqual(stopped["audio_end_ms"], 2500, delta=60)
+        self.assertIsNone(committed["previous_item_id"])
+        session.append(silence + speech + silence)
+        again = session.transcript()[1]
+        self.assertEqual([one for one in again if one["type"] == "input_audio_buffer.committed"][0]["previous_item_id"], committed["item_id"])
+
+    def test_what_is_cleared_has_no_text(self):
+        session = self.session(turn_detection=None)
+        session.append(pcm(tone(1, seed=1, rate=RATE)))
+        session.say({"type": "input_audio_buffer.clear"})
+        self.assertEqual(session.until("input_audio_buffer.cleared")[-1]["type"], "input_audio_buffer.cleared")
+        session.commit()
+        self.assertEqual(session.hear()["error"]["code"], "input_audio_buffer_commit_empty")
+        session.append(pcm(tone(2, seed=1, rate=RATE)))
+        session.commit()
+        self.assertEqual(session.transcript()[1][-1]["usage"]["seconds"], 2)
+
+    def test_errors_are_named_and_end_nothing(self):
+        session = self.session(turn_detection=None)
+        append = "input_audio_buffer.append"
+        for message, param, code in (
+                ({"type": "response.create"}, "type", None),
+                ({"type": append}, "audio", None),
+                ({"type": append, "audio": "###"}, "audio", None),
+                ({"type": append, "audio": base64.b64encode(b"abc").decode()}, "audio", None),
+                ({"type": "input_audio_buffer.commit"}, None, "input_audio_buffer_commit_empty"),
+                ({"type": append, "audio": base64.b64encode(bytes(2 * 59 * RATE)).decode()}, None, None),
+                ({"type": append, "audio": base64.b64encode(bytes(2 * 40 * RATE)).decode()}, "audio", "input_audio_buffer_full"),
+                ({"type": "session.update", "session": {"audio": {"input": {"transcription": {"language": "xx"}}}}}, "language", None),
+                ({"type": "session.update", "session": {"audio": {"input": {"transcription": {"model": "pelton-box"}}}}},
+                 "session.audio.input.transcription.model", None),
+                ({"type": "session.update", "session": {"type": "realtime"}}, "session.type", None)):
+            session.say({**message, "event_id": "mine"})
+            if param is None and code is None:
+                continue
+            event = session.until("error")[-1]
+            self.assertEqual(event["error"]["event_id"], "mine", event)
+            self.assertEqual(event["error"]["param"], param, event)
+            if code:
+                self.assertEqual(event["error"]["code"], code)
+        session.say({"type": "input_audio_buffer.clear"})
+        session.until("input_audio_buffer.cleared")
+        session.append(pcm(tone(1, seed=2, rate=RATE)))
+        session.commit()
+        session.transcript()
+
+    def test_who_may_not_is_answered_over_http(self):
+        for path, status in ((PATH + "&model=pelton-box", 501), ("/v1/realtime?model=whisper", 501), (PATH + "&model=nobody", 404)):
+            session = Session(self.server, path)
+            self.addCleanup(session.close)
+            self.assertEqual(session.status, status, path)
+        refused = Session(self.server, PATH, Origin="http://elsewhere.example")
+        self.addCleanup(refused.close)
+        self.assertEqual(refused.status, 403)
+        status, headers, text = self.server.request("GET", PATH)
+        self.assertEqual((status, headers["Upgrade"]), (426, "websocket"), text)
+        named = Session(self.server, PATH + "&model=whisper")
+        self.addCleanup(named.close)
+        self.assertEqual(named.status, 101)
+
+    def test_files_are_heard_beside_it(self):
+        session = self.session(turn_detection=None)
+        file = wav(tone(40, seed=6))
+        alone = self.server.transcribe(file)
+        session.append(pcm(tone(20, seed=5, rate=RATE)))
+        self.assertEqual(self.server.transcribe(file), alone)
+        session.commit()
+        session.transcript()
+
+
+class Bounds(unittest.TestCase):
+    def test_sessions_have_places_and_end_with_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = write_model(pathlib.Path(folder) / "whisper")
+            server = Served("serve", model, "--port", "0", "--max-num-transcriptions", "1")
+            self.addCleanup(server.end)
+            first = Session(server)
+            self.assertEqual(first.status, 101)
+            refused = Session(server)
+            self.assertEqual(refused.status, 429)
+            self.assertEqual(error_of(refused.body)["code"], "overloaded")
+            refused.close()
+            self.assertEqual(server.post("/v1/audio/transcriptions", wav(tone(1)))[0], 429)
+            first.close()
+            end = time.monotonic() + 30
+            while server.metric("pelton_live_transcriptions") != 0 and time.monotonic() < end:
+                time.sleep(0.02)
+            last = Session(server)
+            self.addCleanup(last.close)
+            self.assertEqual(last.status, 101)
+            last.update(turn_detection=None)
+            last.append(pcm(tone(3, seed=1, rate=RATE)))
+            last.commit()
+            last.until("input_audio_buffer.committed")
+            server.process.send_signal(signal.SIGTERM)
+            heard = []
+            while not heard or not isinstance(heard[-1], int):
+                heard.append(last.hear())
+            self.assertEqual(heard[-1], 1001)
+            self.assertIn(ITEM + "completed", [one["type"] for one in heard[:-1]])
+
+
+class Gateway(unittest.TestCase):
+    def test_it_says_that_it_passes_on_no_live_sound(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            subprocess.run([transcription_test.BINARY, "gateway", "--new-key", folder / "key"], check=True)
+            (folder / "gateway.toml").write_text(
+                f'[gateway]\nlisten = "127.0.0.1:0"\nfleet_key_file = "{folder}/key"\n[[pool]]\nname = "speech"\nmodel = "whisper"\n'
+                f'[[worker]]\npool = "speech"\nurl = "http://127.0.0.1:{free_port()}"\n')
+            gateway = Served("gateway", "--config", folder / "gateway.toml")
+            self.addCleanup(gateway.end)
+            session = Session(gateway)
+            self.addCleanup(session.close)
+            self.assertEqual((session.status, error_of(session.body)["code"]), (501, "modality_not_supported"))
+
+
+if __name__ == "__main__":
+    transcription_test.BINARY = gateway_fixture.BINARY = sys.argv.pop(1)
+    unittest.main(verbosity=2)
