@@ -47,6 +47,7 @@ TEXTS = {
     "^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$": ["a", "main", "long", "a-name-of-twenty-cha", "gateway-x"],
     "^([1-9][0-9]?|100)%$": ["25%", "100%"],
     "^[0-9]+(ms|s|m)$": ["15s"],
+    "^([A-Za-z0-9_][-A-Za-z0-9._]{0,127})?$": ["", "0.1.0", "1.2-cuda_x"],
 }
 WORDS = ["plain", "a: b", '"quoted"', "it's", "{{ .Values }}", "# no", "on", "1e3", "007", "ü ✓", "back\\slash", "two\nlines", "$(HOME)"]
 FLAGS = ["--max-num-seqs=4", "--log-level", "debug", "--open", "--device", "cpu"]

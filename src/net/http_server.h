@@ -142,7 +142,7 @@ class HttpServer {
     // A WebSocket on which nothing happens for so long is pinged; one that then is silent as long
     // again is closed.
     std::chrono::milliseconds websocket_ping_time{30'000};
-    std::chrono::milliseconds websocket_idle_time_max{3'600'000};  // between two messages
+    std::chrono::milliseconds websocket_idle_time_max{7'200'000};  // between two messages
   };
 
   HttpServer(const Options& options, Handler handler, base::Log& log);
