@@ -57,6 +57,31 @@ std::vector<Flag> chat_flags() {
                "vLLM's name for the same; else what the chat template writes"}};
 }
 
+// Of a model that several processes compute.
+std::vector<Flag> parallel_flags() {
+  return {{.name = "--tensor-parallel-size",
+           .value = "N",
+           .help = "ranks, processes on this host that each hold and compute a part of the "
+                   "model and answer as one does, bit for bit; --threads is of each",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "1",
+           .least = 1,
+           .most = 64,
+           .aliases = {"--tp", "--tp-size", "-tp"}},
+          {.name = "--enable-expert-parallel",
+           .help = "each expert is held and computed whole by one rank, instead of a part "
+                   "of it by each; the answers are the same",
+           .kind = Flag::Kind::kSwitch,
+           .only_with = {{"--tensor-parallel-size"}}},
+          {.name = "--rank-transport",
+           .value = "T",
+           .help = "how ranks hand each other numbers: shared memory, as they are on one "
+                   "host (auto, shm); TCP on the loopback address (tcp)",
+           .default_text = "auto",
+           .choices = {"auto", "shm", "tcp"},
+           .only_with = {{"--tensor-parallel-size"}}}};
+}
+
 }  // namespace
 
 Flag kernels_flag() {
@@ -139,22 +164,7 @@ std::vector<Flag> model_flags() {
                "back",
        .default_text = "auto",
        .choices = {"auto", "cpu", "cuda"}});
-  flags.push_back({.name = "--tensor-parallel-size",
-                   .value = "N",
-                   .help = "ranks, processes on this host that each hold and compute a part of the "
-                           "model and answer as one does, bit for bit; --threads is of each",
-                   .kind = Flag::Kind::kInteger,
-                   .default_text = "1",
-                   .least = 1,
-                   .most = 64,
-                   .aliases = {"--tp", "--tp-size", "-tp"}});
-  flags.push_back({.name = "--rank-transport",
-                   .value = "T",
-                   .help = "how ranks hand each other numbers: shared memory, as they are on one "
-                           "host (auto, shm); TCP on the loopback address (tcp)",
-                   .default_text = "auto",
-                   .choices = {"auto", "shm", "tcp"},
-                   .only_with = {{"--tensor-parallel-size"}}});
+  for (Flag& flag : parallel_flags()) flags.push_back(std::move(flag));
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help =
@@ -199,6 +209,7 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                  "chat-template"};
   }
   options.executor.ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
+  options.executor.ranks.deals_experts = arguments.has("--enable-expert-parallel");
   options.executor.ranks.threads = options.executor.threads;
   options.executor.ranks.transport = arguments.text("--rank-transport") == "tcp"
                                          ? parallel::TransportKind::kTcp

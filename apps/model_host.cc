@@ -67,7 +67,8 @@ std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
                        .exchanges = rank.counts.exchanges,
                        .received_bytes = rank.counts.bytes,
                        .waiting_seconds = static_cast<double>(rank.counts.wait_ns) * 1e-9,
-                       .copying_seconds = static_cast<double>(rank.counts.copy_ns) * 1e-9});
+                       .copying_seconds = static_cast<double>(rank.counts.copy_ns) * 1e-9,
+                       .expert_rows = rank.counts.rows});
   }
   return figures;
 }

@@ -31,7 +31,7 @@ using cli::Flag;
 
 constexpr int kRanksMax = 64;
 
-// What changes a number, or how many blocks there are: all ranks are given the same.
+// What changes a number, how many blocks there are, or what each rank has: all are given the same.
 constexpr std::array kSameFlags = {"--kernels",
                                    "--weights",
                                    "--kv-cache-dtype",
@@ -41,7 +41,8 @@ constexpr std::array kSameFlags = {"--kernels",
                                    "--block-size",
                                    "--max-model-len",
                                    "--max-num-seqs",
-                                   "--max-num-batched-tokens"};
+                                   "--max-num-batched-tokens",
+                                   "--enable-expert-parallel"};
 
 Error wrong(std::string what, std::string field) {
   return Error{ErrorCode::kInvalidArgument, std::move(what), std::move(field)};

@@ -25,7 +25,8 @@ LINES = [
     ("openai/gpt-oss-120b --tensor-parallel-size 8 --max-model-len 4096 --swap-space 16 --disable-log-requests "
      "--gpu-memory-utilization 0.8 --download-dir /tmp/models", ""),
     ("openai/gpt-oss-120b --pipeline-parallel-size 2", "--pipeline-parallel-size 2"),
-    ("openai/gpt-oss-120b --tp 8 --enable-expert-parallel", "--enable-expert-parallel"),
+    ("openai/gpt-oss-120b --tp 8 --enable-expert-parallel", ""),
+    ("openai/gpt-oss-120b --tp 8 --ep-size 8", "--ep-size 8"),
     ("openai/gpt-oss-120b --tensor-parallel-size 1 --max-model-len 4096 --swap-space 16 --disable-log-requests "
      "--gpu-memory-utilization 0.8 --download-dir /tmp/models", ""),
     ("--model openai/gpt-oss-120b --tp 8 --download-dir /tmp/models", ""),

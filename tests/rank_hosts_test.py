@@ -418,6 +418,7 @@ class Starts(Hosts):
         for model, more, named in ((BOX, ("--block-size", "32"), "--block-size: 16 at the leader, 32 here"),
                                    (BOX, ("--kv-cache-dtype", "int8"), "--kv-cache-dtype: auto at the leader, int8 here"),
                                    (BOX, ("--kernels", "avx2"), "--kernels: auto at the leader, avx2 here"),
+                                   (BOX, ("--enable-expert-parallel",), "--enable-expert-parallel: nothing at the leader, true here"),
                                    (self.folder / "other", (), "config.json: "),
                                    (self.copy("down", self.flip_rows), (), "weights, file 1 of 1: "),
                                    (self.copy("config", self.change_epsilon), (), "config.json: ")):

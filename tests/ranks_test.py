@@ -159,6 +159,8 @@ def draw_server(rng, packed):
     if rng.random() < 0.4:
         same += ["--speculative-config", json.dumps({"method": rng.choice(["ngram", "suffix"]), "num_speculative_tokens": 3})]
     ranks = ["--tensor-parallel-size", rng.choice([2, 3, 4, 5, 8] if FULL else [2, 3]), "--rank-transport", rng.choice(["shm", "tcp"])]
+    if rng.random() < 0.5:
+        ranks.append("--enable-expert-parallel")
     return rng.choice([BOX, packed]), same, ranks
 
 
@@ -193,6 +195,13 @@ class SameAnswers(unittest.TestCase):
         ways = [Served(self.addCleanup, *flags, ranks) for ranks in (1, 2, 3)]
         for way in ways[1:]:
             self.assertEqual(maps_shared_memory() & {way.process.pid, *way.followers}, set())
+        self.ask(ways, RUNS // 2, seed)
+
+    def test_any_request_with_experts_dealt_out(self):
+        seed = self.seed()
+        print(f"PELTON_SEED={seed}", file=sys.stderr)
+        flags = ("--kv-cache-memory", "8MiB", "--enable-expert-parallel", "--tensor-parallel-size")
+        ways = [Served(self.addCleanup, *flags, ranks, "--rank-transport", transport) for ranks, transport in ((1, "auto"), (2, "shm"), (3, "tcp"), (4, "shm"))]
         self.ask(ways, RUNS // 2, seed)
 
     def test_any_request_under_any_flags(self):
@@ -412,7 +421,7 @@ moved = [os.dup(one) for one in given]
 moved = [os.dup2(one, 20 + i) for i, one in enumerate(moved)]
 words = ["pelton", "rank", "--rank", "1", "--ranks", "2", "--leader-process", str(os.getpid())]
 os.posix_spawn(sys.argv[1], words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, one, 3 + i) for i, one in enumerate(moved)])
-assert len(ends[0][0].recv(32)) == 32
+assert len(ends[0][0].recv(40)) == 40
 print("a heartbeat", flush=True)
 ports = json.loads(sys.argv[2])
 if ports:
@@ -446,6 +455,20 @@ class AGroup(unittest.TestCase):
         # 4 a layer of 8 steps and of the first one, and the head's of 8; followers' come with their heartbeats.
         self.assertTrue(wait_for(lambda: counts() == [str(9 * 16 + 8)] * 2), counts())
 
+    def test_rows_of_experts_are_counted_where_they_are_computed(self):
+        served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2, "--enable-expert-parallel")
+        served.choices({"prompt": "a", "max_tokens": 8, "temperature": 0, "ignore_eos": True})
+
+        def values(name):
+            with urllib.request.urlopen(served.url + "/metrics", timeout=20) as answer:
+                return [int(value) for value in re.findall(rf"^{name}{{.*}} (\d+)$", answer.read().decode(), re.MULTILINE)]
+        # 3 a layer (what experts give comes whole, once) of 8 steps and of the first one, and the head's of 8.
+        self.assertTrue(wait_for(lambda: values("pelton_rank_exchanges_total") == [9 * 12 + 8] * 2), values("pelton_rank_exchanges_total"))
+        rows = values("pelton_rank_expert_rows_total")
+        self.assertEqual(sum(rows), 9 * 4 * 2)  # each of 4 layers chooses 2 experts
+        self.assertEqual(len(rows), 2)
+        self.assertGreater(min(rows), 0)
+
     def test_what_cannot_be_shared_out_is_refused_by_name(self):
         golden = BOX.parent.parent / "testdata" / "golden"
         folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")
@@ -453,7 +476,7 @@ class AGroup(unittest.TestCase):
         key = f"{folder.name}/fleet.key"
         subprocess.run([BINARY, "gateway", "--new-key", key], check=True, capture_output=True, timeout=60)
         fleet = ("--fleet-port", "0", "--fleet-key-file", key)
-        for name in ("gemma3", "deepseek-v3"):
+        for name in ("gemma3", "deepseek-v3", "qwen3"):
             subprocess.run([BINARY, "synth", "--like", golden / name / "config.json", f"{folder.name}/{name}"], check=True,
                            capture_output=True, timeout=60)
         for words, named in (
@@ -468,7 +491,9 @@ class AGroup(unittest.TestCase):
                 ((f"{folder.name}/gemma3", "--tensor-parallel-size", "2"), "norms behind"),
                 ((f"{folder.name}/deepseek-v3", "--tensor-parallel-size", "2"), "latent attention"),
                 ((BOX, "--pipeline-parallel-size", "2"), "--pipeline-parallel-size"),
-                ((BOX, "--enable-expert-parallel"), "--enable-expert-parallel")):
+                ((BOX, "--enable-expert-parallel"), "--tensor-parallel-size"),
+                ((BOX, "--tensor-parallel-size", "9", "--enable-expert-parallel"), "--enable-expert-parallel: a layer has 8 experts"),
+                ((f"{folder.name}/qwen3", "--tensor-parallel-size", "2", "--enable-expert-parallel"), "this model has no experts")):
             done = subprocess.run([BINARY, "serve", *map(str, words), "--port", "0", "--kv-cache-memory", "16MiB"],
                                   capture_output=True, text=True, timeout=60, check=False)
             self.assertNotEqual(done.returncode, 0, words)
@@ -508,8 +533,11 @@ class AGroup(unittest.TestCase):
                                capture_output=True, timeout=60)
                 ask = (model, "--tokens", f"{folder}/ids.json", "--temperature", "1", "--seed", "5")
                 alone = self.generate(*ask)
-                for ranks in (2, 3):
-                    self.assertEqual(self.generate(*ask, "--tensor-parallel-size", ranks), alone, (name, layout, ranks))
+                ways = [(2,), (3,)]
+                if name in ("tiny", "qwen3-moe", "mixtral"):
+                    ways.append((3, "--enable-expert-parallel"))
+                for way in ways:
+                    self.assertEqual(self.generate(*ask, "--tensor-parallel-size", *way), alone, (name, layout, way))
 
 
 if __name__ == "__main__":

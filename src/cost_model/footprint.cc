@@ -39,7 +39,7 @@ int64_t& group_of(Weights& weights, TensorKind kind) {
 }
 
 // What layers/weights.cc keeps of where an expert's matrix lies that has a tensor of its own.
-constexpr int64_t kExpertMatrixBytes = 24;
+constexpr int64_t kExpertMatrixBytes = 32;
 
 bool is_expert_apart(const ExpectedTensor& tensor) {
   return tensor.kind == TensorKind::kExperts && !tensor.is_scales && tensor.shape.size() == 2 &&

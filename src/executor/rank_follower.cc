@@ -52,8 +52,8 @@ Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJo
   if (static_cast<int>(job.weights.size()) != member.ranks()) {
     return Error{ErrorCode::kBadConfig, "the job's shares are not as many as there are ranks"};
   }
-  TRY_ASSIGN(loaded->part,
-             layers::RankPart::make(loaded->checkpoint, member.exchange(), job.weights));
+  TRY_ASSIGN(loaded->part, layers::RankPart::make(loaded->checkpoint, member.exchange(),
+                                                  job.weights, job.experts));
   cost_model::Footprint footprint;
   footprint.kv = job.kv;
   footprint.swap = job.swap;

@@ -53,11 +53,40 @@ Result<cost_model::KvAllocated> kv_of(const Json& json, std::string_view member)
   return made;
 }
 
+Json::Array array_of(const std::vector<int>& numbers) {
+  Json::Array array;
+  for (const int number : numbers) array.emplace_back(number);
+  return array;
+}
+
+// Small numbers from 0 on.
+Result<std::vector<int>> numbers_of(const Json* json, std::string_view member) {
+  if (json == nullptr || !json->is_array()) return bad(member);
+  std::vector<int> numbers;
+  for (const Json& number : json->as_array()) {
+    if (!number.is_integer() || number.as_integer() < 0 || number.as_integer() > INT16_MAX) {
+      return bad(member);
+    }
+    numbers.push_back(static_cast<int>(number.as_integer()));
+  }
+  return numbers;
+}
+
+Result<layers::ExpertTable> experts_of(const Json* json) {
+  if (json == nullptr || !json->is_array()) return bad("experts");
+  layers::ExpertTable table;
+  for (const Json& layer : json->as_array()) {
+    TRY_ASSIGN(std::vector<int> ranks, numbers_of(&layer, "experts"));
+    table.push_back(std::move(ranks));
+  }
+  return table;
+}
+
 }  // namespace
 
 Json RankJob::to_json() const {
-  Json::Array shares;
-  for (const int weight : weights) shares.emplace_back(weight);
+  Json::Array tables;
+  for (const std::vector<int>& ranks : experts) tables.emplace_back(array_of(ranks));
   Json agreed((Json::Object()));
   for (const auto& [name, value] : facts) agreed.set(name, value);
   Json json;
@@ -71,7 +100,8 @@ Json RankJob::to_json() const {
       .set("logit_rows_max", logit_rows_max)
       .set("kv", kv_json(kv))
       .set("swap", kv_json(swap))
-      .set("weights", std::move(shares));
+      .set("weights", array_of(weights))
+      .set("experts", std::move(tables));
   return json;
 }
 
@@ -108,14 +138,8 @@ Result<RankJob> RankJob::from_json(const Json& json) {
     if (!value.is_string()) return bad("facts");
     job.facts.emplace(name, value.as_string());
   }
-  const Json* const weights = json.find("weights");
-  if (weights == nullptr || !weights->is_array()) return bad("weights");
-  for (const Json& weight : weights->as_array()) {
-    if (!weight.is_integer() || weight.as_integer() < 0 || weight.as_integer() > INT16_MAX) {
-      return bad("weights");
-    }
-    job.weights.push_back(static_cast<int>(weight.as_integer()));
-  }
+  TRY_ASSIGN(job.weights, numbers_of(json.find("weights"), "weights"));
+  TRY_ASSIGN(job.experts, experts_of(json.find("experts")));
   return job;
 }
 

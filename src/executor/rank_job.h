@@ -12,11 +12,12 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "cost_model/footprint.h"
+#include "layers/dealt_experts.h"
 
 namespace pelton::executor {
 
 struct RankJob {
-  static constexpr int64_t kProtocol = 3;
+  static constexpr int64_t kProtocol = 4;
 
   int64_t protocol = kProtocol;
   std::string model;    // where its files lie (what lies in them: rank_files.h)
@@ -28,6 +29,7 @@ struct RankJob {
   cost_model::KvAllocated kv;    // of all ranks together: numbers of blocks are each one's
   cost_model::KvAllocated swap;  // likewise
   std::vector<int> weights;      // layers::RankPart::make
+  layers::ExpertTable experts;   // likewise
   // What else must agree where somebody else started the ranks, by name: flags, the version.
   std::map<std::string, std::string> facts;
 

@@ -16,7 +16,8 @@ RankJob job() {
               .threads = 3,
               .batch_tokens_max = 512,
               .logit_rows_max = 16,
-              .weights = {1, 2}};
+              .weights = {1, 2},
+              .experts = {{0, 1, 0}, {}}};
   job.kv.dtype = tensor::DType::kI8;
   job.kv.block_tokens = 16;
   job.kv.groups.resize(2);
@@ -35,6 +36,7 @@ TEST(RankJob, TravelsAsJson) {
   EXPECT_EQ(got->kv.groups[1].block_count, 30);
   EXPECT_EQ(got->kv.dtype, tensor::DType::kI8);
   EXPECT_EQ(got->weights, (std::vector<int>{1, 2}));
+  EXPECT_EQ(got->experts, (layers::ExpertTable{{0, 1, 0}, {}}));
 }
 
 TEST(RankJob, WhatIsMissingIsNamed) {

@@ -43,6 +43,10 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                                                      base::ThreadPool& pool) {
   std::vector<int> weights = ranks.weights;
   if (weights.empty()) weights.assign(static_cast<size_t>(ranks.count), 1);
+  layers::ExpertTable experts;
+  if (ranks.deals_experts) {
+    TRY_ASSIGN(experts, layers::deal_experts(checkpoint.config(), ranks.count));
+  }
   TRY_ASSIGN(const std::string kernels_name, usable_kernels(options.kernels, pool));
   const RankJob job{.model = ranks.model,
                     .kernels = kernels,
@@ -53,6 +57,7 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                     .kv = footprint.kv,
                     .swap = footprint.swap,
                     .weights = weights,
+                    .experts = experts,
                     .facts = ranks.facts};
   const auto processors = parallel::share_processors(base::usable_cpus(), ranks.count);
   TRY_ASSIGN(auto group, parallel::Group::start({.ranks = ranks.count,
@@ -63,7 +68,8 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                                                  .spin_ns = parallel::spin_ns_for(processors),
                                                  .on_lost = ranks.on_lost},
                                                 job.to_json()));
-  TRY_ASSIGN(layers::RankPart part, layers::RankPart::make(checkpoint, group->exchange(), weights));
+  TRY_ASSIGN(layers::RankPart part,
+             layers::RankPart::make(checkpoint, group->exchange(), weights, experts));
   std::unique_ptr<RankedModel> model(
       new RankedModel(std::move(group), std::move(part), footprint.kv.block_tokens));
   HostModel::Options own = options;

@@ -24,9 +24,10 @@ namespace pelton::executor {
 
 // How many ranks compute a model, and who hears of it when one is lost.
 struct RankOptions {
-  int count = 1;             // --tensor-parallel-size
-  std::vector<int> weights;  // of their shares; empty: equal ones
-  std::string model = {};    // where followers find its files
+  int count = 1;               // --tensor-parallel-size
+  std::vector<int> weights;    // of their shares; empty: equal ones
+  bool deals_experts = false;  // each is one rank's, whole; otherwise they are cut
+  std::string model = {};      // where followers find its files
   parallel::TransportKind transport = parallel::TransportKind::kShm;
   int threads = 0;  // of each; 0: as many as each has processors
   std::string program = "/proc/self/exe";

@@ -107,10 +107,12 @@ struct Linear {
   const float* bias = nullptr;
 };
 
-// Where one expert's matrix lies, and its scales if it is of kF8Blocks.
+// Where one expert's matrix lies, and its scales: of kF8Blocks, or E8M0 (rows, cols/32) of
+// kMxfp4Pairs.
 struct ExpertMatrix {
   const void* data = nullptr;
   BlockScales block_scales{};
+  const uint8_t* scales = nullptr;
 };
 
 // One matrix for each expert, in any format: either in one piece at `data`, where `expert_rows`
@@ -325,12 +327,29 @@ class ColumnExchange {
   virtual void gather(const Array* arrays, int array_count, int64_t rows) = 0;
 };
 
+// Experts that several ranks have dealt out among them, each whole on one: of an array with a row
+// for each choice, each rank has written those of its own experts, and gather brings the others'.
+class RowExchange {
+ public:
+  virtual ~RowExchange() = default;
+
+  // (experts of all ranks): which one of this rank's weights is an expert's; -1: it is another
+  // rank's.
+  virtual const int32_t* places() const = 0;
+  // rows: float (count, width); choices: (count). Where another rank is lost their content is
+  // anything.
+  virtual void gather(float* rows, int width, const ExpertChoice* choices, int64_t count) = 0;
+};
+
 struct MoeShape {
   int experts_per_token = 0;
   GluShape glu;
   // Null: this process computes all of it. Otherwise gate and up hold the rows of this rank's units
   // of 32 activations alone, which are brought together ahead of down.
   ColumnExchange* exchange = nullptr;
+  // Null: `weights` are of all experts. Otherwise of this rank's alone, and what each expert gives
+  // for a token is brought together ahead of their sum.
+  RowExchange* dealt = nullptr;
   // (tokens): what adds to the three products of a row, null where nothing does; or null.
   const ExpertLowRank* const* adapters = nullptr;
 };

@@ -67,13 +67,34 @@ TEST(LogitRows, WeightExample) {
 TEST(ExpertGroups, SortedExample) {
   ExpertGroups groups;
   const ExpertChoice choices[] = {{3, 0.5f}, {1, 0.5f}, {1, 0.5f}, {0, 0.5f}};
-  groups.group(choices, 2, 2, 4);
+  groups.group(choices, 2, 2, 4, nullptr);
   EXPECT_EQ(groups.assignments(), (std::vector<int>{3, 1, 2, 0}));
   std::vector<std::vector<int>> active;
   for (const ActiveExpert& one : groups.active()) {
     active.push_back({one.expert, one.begin, one.count});
   }
   EXPECT_EQ(active, (std::vector<std::vector<int>>{{0, 0, 1}, {1, 1, 2}, {3, 3, 1}}));
+}
+
+// A rank that has the experts 3 and 1 of four, in this order.
+TEST(ExpertGroups, OthersExpertsAreLeftOut) {
+  ExpertGroups groups;
+  const ExpertChoice choices[] = {{3, 0.5f}, {1, 0.5f}, {1, 0.5f}, {0, 0.5f}};
+  class Dealt final : public RowExchange {
+   public:
+    const int32_t* places() const override { return places_; }
+    void gather(float*, int, const ExpertChoice*, int64_t) override {}
+
+   private:
+    const int32_t places_[4] = {-1, 1, -1, 0};
+  };
+  const Dealt dealt;
+  groups.group(choices, 2, 2, 2, &dealt);
+  EXPECT_EQ(groups.assignments(), (std::vector<int>{0, 1, 2}));
+  ASSERT_EQ(groups.active().size(), 2u);
+  EXPECT_EQ(groups.active()[1].expert, 1);
+  EXPECT_EQ(groups.active()[1].begin, 1);
+  EXPECT_EQ(groups.active()[1].count, 2);
 }
 
 TEST(StepWorkspace, SequenceOfRowsExample) {

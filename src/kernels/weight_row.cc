@@ -175,6 +175,7 @@ StoredMatrix expert_matrix(const Experts& experts, int expert) {
   if (experts.apart != nullptr) {
     const ExpertMatrix& matrix = experts.apart[expert];
     return {.data = matrix.data,
+            .scales = matrix.scales,
             .rows = experts.rows,
             .cols = experts.cols,
             .format = experts.format,

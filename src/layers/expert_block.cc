@@ -57,8 +57,12 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
     FloatVectors whole;
     TRY_ASSIGN(const kernels::ExpertWeights experts,
                load_experts(checkpoint, mlp + "experts.", sizes, whole));
-    TRY_ASSIGN(block.experts_, part_of(experts, *part, mlp + "experts", block.vectors_));
     block.part_ = part;
+    block.dealt_ = part->dealt_experts(layer);
+    TRY_ASSIGN(block.experts_,
+               block.dealt_ != nullptr
+                   ? own_experts(experts, *block.dealt_, mlp + "experts", block.vectors_)
+                   : part_of(experts, *part, mlp + "experts", block.vectors_));
   }
   block.shape_ = {.experts_per_token = config.experts_per_token, .glu = glu_shape(config)};
   if (config.shared_expert_count > 0) {
@@ -77,6 +81,12 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels.route(workspace.choices.data(), workspace.router_logits.data(), tokens, router_shape_);
   kernels::MoeShape shape = shape_;
   shape.adapters = adapters.experts();
+  if (dealt_ != nullptr) {
+    ExpertRows rows(*dealt_, part_->exchange());
+    shape.dealt = &rows;
+    return kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape,
+                           tokens);
+  }
   if (part_ != nullptr) {
     ExpertExchange exchange(*part_);
     shape.exchange = &exchange;
@@ -93,8 +103,9 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
 }
 
 double ExpertBlock::weight_bytes(int tokens) const {
-  const double experts = experts_.gate.experts;
-  const double touched = experts * (1 - std::pow(1 - shape_.experts_per_token / experts, tokens));
+  const double all = router_shape_.experts;
+  const double touched =
+      experts_.gate.experts * (1 - std::pow(1 - shape_.experts_per_token / all, tokens));
   const int64_t expert =
       expert_bytes(experts_.gate) + expert_bytes(experts_.up) + expert_bytes(experts_.down);
   const int64_t router =

@@ -36,6 +36,7 @@ class ExpertBlock final : public FeedForward {
   kernels::MoeShape shape_;
   std::optional<GatedMlp> shared_;
   const RankPart* part_ = nullptr;
+  const DealtExperts* dealt_ = nullptr;  // the part's, where experts are not cut
   int hidden_ = 0;
   float epsilon_ = 0;
 };

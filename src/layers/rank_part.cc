@@ -19,7 +19,7 @@ Error refused(const std::string& what) {
                "tensor-parallel-size"};
 }
 
-Result<void> check_config(const families::ModelConfig& config) {
+Result<void> check_config(const families::ModelConfig& config, bool are_experts_cut) {
   if (config.is_encoder()) return refused("an encoder");
   if (config.is_latent()) return refused("latent attention");
   if (config.post_norms) return refused("a layer with norms behind its blocks");
@@ -31,7 +31,7 @@ Result<void> check_config(const families::ModelConfig& config) {
     return refused(fmt::format("heads of {}", config.head_size));
   }
   const auto whole_blocks = [](int size) { return size % kBlock == 0; };
-  if (config.has_experts() && !whole_blocks(config.expert_intermediate_size)) {
+  if (are_experts_cut && !whole_blocks(config.expert_intermediate_size)) {
     return refused(fmt::format("experts of {}", config.expert_intermediate_size));
   }
   if (config.intermediate_size > 0 && !whole_blocks(config.widest_mlp())) {
@@ -43,10 +43,12 @@ Result<void> check_config(const families::ModelConfig& config) {
 }  // namespace
 
 Result<RankPart> RankPart::make(const checkpoint::Checkpoint& checkpoint,
-                                parallel::Exchange& exchange, const std::vector<int>& weights) {
+                                parallel::Exchange& exchange, const std::vector<int>& weights,
+                                const ExpertTable& experts) {
   using parallel::Share;
   const families::ModelConfig& config = checkpoint.config();
-  TRY(check_config(config));
+  TRY(check_config(config, config.has_experts() && experts.empty()));
+  if (!experts.empty()) TRY(check_experts(experts, config, exchange.ranks()));
   CHECK(static_cast<int>(weights.size()) == exchange.ranks());
   RankPart part;
   part.exchange_ = &exchange;
@@ -55,6 +57,7 @@ Result<RankPart> RankPart::make(const checkpoint::Checkpoint& checkpoint,
   part.vocab_ = Share::make(config.vocab_size, kernels::kTileRows, weights);
   part.expert_blocks_ = Share::make(config.expert_intermediate_size / kBlock, 1, weights);
   part.mlp_blocks_ = Share::make(config.widest_mlp() / kBlock, 1, weights);
+  for (const std::vector<int>& ranks : experts) part.dealt_.emplace_back(ranks, exchange.rank());
   return part;
 }
 

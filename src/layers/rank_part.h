@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/dealt_experts.h"
 #include "layers/weights.h"
 #include "parallel/exchange.h"
 #include "parallel/share.h"
@@ -20,10 +21,12 @@ namespace pelton::layers {
 class RankPart {
  public:
   // Shares in proportion to `weights`, one for each rank: equal ones give equal shares, as far as
-  // whole heads, blocks of 32 and tiles of 16 allow. `exchange` outlives it. Errors: kUnsupported,
-  // naming what of this model cannot be shared out.
+  // whole heads, blocks of 32 and tiles of 16 allow. experts: who has which, whole; empty: every
+  // rank has its share of each. `exchange` outlives it. Errors: kUnsupported, naming what of this
+  // model cannot be shared out; kBadConfig where the table is not this model's.
   static Result<RankPart> make(const checkpoint::Checkpoint& checkpoint,
-                               parallel::Exchange& exchange, const std::vector<int>& weights);
+                               parallel::Exchange& exchange, const std::vector<int>& weights,
+                               const ExpertTable& experts);
   RankPart(RankPart&&) = default;
   RankPart& operator=(RankPart&&) = default;
 
@@ -37,6 +40,10 @@ class RankPart {
   // Of experts, and of dense MLPs: blocks of 32 of their inner width.
   const parallel::Share& expert_blocks() const { return expert_blocks_; }
   const parallel::Share& mlp_blocks() const { return mlp_blocks_; }
+  // Null: every rank has a part of every expert, as expert_blocks says.
+  const DealtExperts* dealt_experts(int layer) const {
+    return dealt_.empty() ? nullptr : &dealt_[static_cast<size_t>(layer)];
+  }
 
   // Room for steps of so many tokens and rows of logits.
   void reserve(const families::ModelConfig& config, int tokens, int logit_rows);
@@ -63,6 +70,7 @@ class RankPart {
   parallel::Share vocab_;
   parallel::Share expert_blocks_;
   parallel::Share mlp_blocks_;
+  std::vector<DealtExperts> dealt_;  // of each layer; or none
   mutable std::vector<float> room_;  // of one block at a time: this rank's columns, side by side
 };
 

@@ -1,6 +1,8 @@
 // A model computed by several ranks gives one process's logits, to the bit: any number of ranks,
-// even and uneven shares, ranks without heads, weights as shipped and packed, chunks of any size.
+// even and uneven shares, ranks without heads, experts cut and dealt out to whomever, weights as
+// shipped and packed, chunks of any size.
 // Ranks are threads here, each with a model, a cache and a mapping of its own, as processes have.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -80,7 +82,8 @@ std::vector<float> logits_of(const Checkpoint& checkpoint, const Way& way, layer
 }
 
 std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
-                                   const std::vector<int>& weights) {
+                                   const std::vector<int>& weights,
+                                   const layers::ExpertTable& experts) {
   const auto count = static_cast<int>(weights.size());
   constexpr size_t kPartBytes = 64 << 10;  // small: some exchanges take several
   const int file = *parallel::ShmTransport::make_file(count, kPartBytes);
@@ -94,7 +97,7 @@ std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
                                                                     .spin_ns = 10'000}))
                            .value();
       parallel::Exchange exchange(*transport);
-      auto part = layers::RankPart::make(checkpoint, exchange, weights);
+      auto part = layers::RankPart::make(checkpoint, exchange, weights, experts);
       EXPECT_TRUE(part.ok()) << part.error().message;
       if (part.ok()) logits[static_cast<size_t>(rank)] = logits_of(checkpoint, way, &*part);
       EXPECT_FALSE(exchange.failed());
@@ -103,6 +106,20 @@ std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
   for (std::thread& thread : threads) thread.join();
   ::close(file);
   return logits[0];
+}
+
+// Who has which expert: as many each, but any; or whoever it happens to be, so that some have none.
+layers::ExpertTable draw_experts(std::mt19937& random, const families::ModelConfig& config,
+                                 int ranks) {
+  layers::ExpertTable table = *layers::deal_experts(config, ranks);
+  const bool evenly = random() % 2 == 0;
+  for (std::vector<int>& layer : table) {
+    std::shuffle(layer.begin(), layer.end(), random);
+    for (int& rank : layer) {
+      if (!evenly) rank = static_cast<int>(random() % static_cast<uint32_t>(ranks));
+    }
+  }
+  return table;
 }
 
 // Runs drawn by a seed that is printed.
@@ -120,10 +137,18 @@ void expect_same_bits(const Checkpoint& checkpoint, int runs) {
     if (run >= 4) {
       for (int& weight : weights) weight = 1 + static_cast<int>(random() % 4);
     }
-    const std::vector<float> together = logits_of_ranks(checkpoint, way, weights);
-    ASSERT_EQ(together.size(), alone.size());
-    ASSERT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0)
-        << "run " << run << ", " << weights.size() << " ranks";
+    std::vector<layers::ExpertTable> tables(1);  // an empty one: they are cut
+    if (checkpoint.config().has_experts()) {
+      const auto ranks = static_cast<int>(weights.size());
+      tables.push_back(draw_experts(random, checkpoint.config(), ranks));
+    }
+    for (const layers::ExpertTable& experts : tables) {
+      const std::vector<float> together = logits_of_ranks(checkpoint, way, weights, experts);
+      ASSERT_EQ(together.size(), alone.size());
+      ASSERT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0)
+          << "run " << run << ", " << weights.size() << " ranks, experts "
+          << (experts.empty() ? "cut" : "dealt out");
+    }
   }
 }
 
@@ -163,6 +188,17 @@ TEST(RankParts, OfDenseModels) {
   ASSERT_TRUE(checkpoint::write_family_golden(kRoot + "/testdata/golden/granite", granite).ok());
   expect_same_bits(*Checkpoint::open(granite), 4);
   std::filesystem::remove_all(granite);
+}
+
+// Experts that have a tensor each, and none of theirs a bias.
+TEST(RankParts, OfExpertsWithATensorEach) {
+  for (const char* const name : {"qwen3-moe", "mixtral"}) {
+    const std::string folder = testing::TempDir() + "rank_parts_" + name;
+    const std::string golden = kRoot + "/testdata/golden/" + name;
+    ASSERT_TRUE(checkpoint::write_family_golden(golden, folder).ok());
+    expect_same_bits(*Checkpoint::open(folder), 4);
+    std::filesystem::remove_all(folder);
+  }
 }
 
 // Nothing is kept twice: the ranks' caches are one process's, whatever the shares.

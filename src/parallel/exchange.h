@@ -1,7 +1,8 @@
-// The exchange that ranks make in a step: rows of which each rank has computed its own columns
-// become whole on all of them. Nothing is ever added up, so who has how much, and how it travels,
-// changes no bit. Named by what it delivers; a transport (transport.h) says how. Owned by whoever
-// owns the rank's model; the executor's thread, the counts from any.
+// The exchanges that ranks make in a step: rows of which each rank has computed its own columns, or
+// of which each is some rank's, become whole on all of them. Nothing is ever added up, so who has
+// how much, and how it travels, changes no bit. Named by what they deliver; a transport
+// (transport.h) says how. Owned by whoever owns the rank's model; the executor's thread, the counts
+// from any.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "base/function_ref.h"
 #include "parallel/share.h"
 #include "parallel/transport.h"
 
@@ -23,6 +25,13 @@ struct Columns {
   int64_t column_bytes = 0;
 };
 
+// Rows one behind the other, each of which one rank has written whole.
+struct Rows {
+  void* data = nullptr;
+  int64_t row_bytes = 0;
+  int64_t count = 0;
+};
+
 class Exchange {
  public:
   struct Counts {
@@ -30,6 +39,7 @@ class Exchange {
     int64_t bytes = 0;    // received
     int64_t wait_ns = 0;  // spent waiting for other ranks
     int64_t copy_ns = 0;  // and on the bytes
+    int64_t rows = 0;     // that this rank has written whole (gather_rows)
   };
 
   // `transport` outlives it.
@@ -47,6 +57,10 @@ class Exchange {
     all_gather(share, std::span(&array, 1), rows);
   }
 
+  // Every rank makes the same call, with the same answers of `rank_of` to the number of a row.
+  // After a failure likewise.
+  void gather_rows(const Rows& rows, base::FunctionRef<int(int64_t row)> rank_of);
+
   // The group is lost: nothing that was computed since is worth anything.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   // What this rank has seen of it; empty: another one may know more.
@@ -54,8 +68,9 @@ class Exchange {
   Counts counts() const;
 
  private:
-  void gather_rows(const Share& share, std::span<const Columns> arrays, int64_t first,
-                   int64_t count);
+  // One round; what of it each rank has is Part's (exchange.cc).
+  template <typename Part>
+  void carry_out(const Part& part);
 
   Transport& transport_;
   std::atomic<bool> failed_{false};
@@ -63,6 +78,7 @@ class Exchange {
   std::atomic<int64_t> bytes_{0};
   std::atomic<int64_t> wait_ns_{0};
   std::atomic<int64_t> copy_ns_{0};
+  std::atomic<int64_t> rows_{0};
 };
 
 }  // namespace pelton::parallel

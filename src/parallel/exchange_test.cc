@@ -3,6 +3,7 @@
 // mapping each, as processes have.
 #include "parallel/exchange.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -146,6 +147,40 @@ void take_part(Transport& transport, uint64_t seed, int rounds, std::atomic<int>
   EXPECT_EQ(exchange.counts().exchanges, rounds);
 }
 
+// Rows that are one rank's each, whosever; some ranks have none of a call's.
+void take_part_by_rows(Transport& transport, uint64_t seed, int rounds, std::atomic<int>& wrong) {
+  Exchange exchange(transport);
+  std::mt19937_64 random(seed);
+  std::mt19937_64 own(seed + 1 + static_cast<uint64_t>(transport.rank()));
+  int64_t own_rows = 0;
+  for (int round = 0; round < rounds && wrong == 0; ++round) {
+    const int columns = 1 + static_cast<int>(random() % 60);
+    const auto rows = static_cast<int64_t>(random() % 90);
+    const auto ranks = 1 + random() % static_cast<uint64_t>(transport.ranks());
+    std::vector<int> ranks_of(static_cast<size_t>(rows));
+    for (int& rank : ranks_of) rank = static_cast<int>(random() % ranks);
+    if (own() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+    std::vector<uint32_t> whole(static_cast<size_t>(rows * columns), 0xDEAD);
+    const auto each = [&](const auto& sees) {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int column = 0; column < columns; ++column) {
+          sees(row, whole[static_cast<size_t>(row * columns + column)],
+               number(static_cast<uint64_t>(round), row, column));
+        }
+      }
+    };
+    each([&](int64_t row, uint32_t& value, uint32_t right) {
+      if (ranks_of[static_cast<size_t>(row)] == transport.rank()) value = right;
+    });
+    own_rows += std::ranges::count(ranks_of, transport.rank());
+    exchange.gather_rows({.data = whole.data(), .row_bytes = int64_t{4} * columns, .count = rows},
+                         [&](int64_t row) { return ranks_of[static_cast<size_t>(row)]; });
+    each([&](int64_t, uint32_t value, uint32_t right) { wrong += value != right; });
+  }
+  EXPECT_FALSE(exchange.failed());
+  EXPECT_EQ(exchange.counts().rows, own_rows);
+}
+
 TEST(Exchange, DeliversWhatEachRankHasUnderRandomDelays) {
   const char* const given = std::getenv("PELTON_SEED");
   const uint64_t seed =
@@ -157,6 +192,9 @@ TEST(Exchange, DeliversWhatEachRankHasUnderRandomDelays) {
       Ranks ranks(count, 20'000, 60'000'000'000, kind);
       std::atomic<int> wrong = 0;
       ranks.run([&](int, Transport& transport) { take_part(transport, seed, rounds, wrong); });
+      ranks.run([&](int, Transport& transport) {
+        take_part_by_rows(transport, seed, rounds / 5, wrong);
+      });
       EXPECT_EQ(wrong, 0) << count << " ranks, transport " << static_cast<int>(kind);
     }
   }

@@ -378,7 +378,7 @@ bool Group::hear(Follower& follower) {
   std::memcpy(&beat, follower.heard.data() + whole - sizeof beat, sizeof beat);
   follower.heard.erase(0, whole);
   std::lock_guard lock(follower.mutex);
-  follower.counts = {beat.exchanges, beat.bytes, beat.wait_ns, beat.copy_ns};
+  follower.counts = {beat.exchanges, beat.bytes, beat.wait_ns, beat.copy_ns, beat.rows};
   return true;
 }
 

@@ -156,7 +156,8 @@ void Member::watch() {
   while (!ending_.load()) {
     if (now_ns() - beat_ns >= int64_t{kBeatMs} * 1'000'000) {
       const Exchange::Counts counts = joined_.load() ? exchange_->counts() : Exchange::Counts();
-      const Heartbeat beat{counts.exchanges, counts.bytes, counts.wait_ns, counts.copy_ns};
+      const Heartbeat beat{counts.exchanges, counts.bytes, counts.wait_ns, counts.copy_ns,
+                           counts.rows};
       ::send(control_.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
       beat_ns = now_ns();
     }

@@ -34,6 +34,7 @@ struct Heartbeat {
   int64_t bytes = 0;
   int64_t wait_ns = 0;
   int64_t copy_ns = 0;
+  int64_t rows = 0;
 };
 
 class Member {

@@ -539,6 +539,9 @@ void write_ranks(PrometheusText& text, const ServedModel& model) {
         [](const RankFigures& rank) { return rank.waiting_seconds; });
   write("pelton_rank_copying_seconds_total", "And that it spent on the bytes.",
         [](const RankFigures& rank) { return rank.copying_seconds; });
+  write("pelton_rank_expert_rows_total",
+        "How often a token chose an expert of a rank's, where each expert is one rank's.",
+        [](const RankFigures& rank) { return rank.expert_rows; });
 }
 
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models

@@ -53,6 +53,7 @@ struct RankFigures {
   int64_t received_bytes = 0;
   double waiting_seconds = 0;
   double copying_seconds = 0;
+  int64_t expert_rows = 0;  // that its experts gave, where each is one rank's
 };
 
 // Whether what a model computes can be believed, as whoever looks at its numbers and weights sees

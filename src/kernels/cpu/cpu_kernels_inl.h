@@ -304,7 +304,7 @@ class CpuKernels final : public Kernels {
     }
     const Experts& down = weights.down;
     const int k = shape.experts_per_token;
-    groups_.group(choices, tokens, k, gate.experts);
+    groups_.group(choices, tokens, k, gate.experts, shape.dealt);
     const int64_t assignments = int64_t{tokens} * k;
     CHECK(shape.exchange != nullptr || gate.cols == down.rows);
     at_ = room_.for_experts(tokens, assignments, gate.cols, down.cols);
@@ -314,7 +314,8 @@ class CpuKernels final : public Kernels {
         arrange(at_.inputs + t * gate.cols, x + t * gate.cols, gate.cols, gate.format);
       }
     });
-    for (int64_t i = 0; i < assignments; ++i) {
+    const auto own = static_cast<int64_t>(groups_.assignments().size());
+    for (int64_t i = 0; i < own; ++i) {
       at_.rows[i] = at_.inputs + int64_t{groups_.assignments()[i] / k} * gate.cols;
     }
     expert_up(weights, shape, additions);
@@ -323,10 +324,11 @@ class CpuKernels final : public Kernels {
       const ColumnExchange::Array activations{at_.activations, kActivationChunk * sizeof(float)};
       shape.exchange->gather(&activations, 1, assignments);
     }
-    for (int64_t i = 0; i < assignments; ++i) {
+    for (int64_t i = 0; i < own; ++i) {
       at_.rows[i] = at_.activations + int64_t{groups_.assignments()[i]} * down.cols;
     }
     expert_down(down);
+    if (shape.dealt != nullptr) shape.dealt->gather(at_.outputs, down.rows, choices, assignments);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t i = t * k; additions != nullptr && i < (t + 1) * k; ++i) {
@@ -335,35 +337,6 @@ class CpuKernels final : public Kernels {
         mix(out + t * down.rows, choices, t, k, down.rows);
       }
     });
-  }
-
-  static F inverse_rms(const float* x, int size, float epsilon) {
-    F squares = Vector::zero();
-    int i = 0;
-    for (; i + Vector::kLanes <= size; i += Vector::kLanes) {
-      const F value = Vector::load(x + i);
-      squares = Vector::fma(value, value, squares);
-    }
-    if (i < size) {
-      const F value = load_part(x + i, size - i);
-      squares = Vector::fma(value, value, squares);
-    }
-    const float mean = Vector::sum(squares) / static_cast<float>(size);
-    return Vector::set1(1.0f / __builtin_sqrtf(mean + epsilon));
-  }
-
-  // out = x / rms(x) * weight, of one row; out may be x.
-  static void rms_norm_row(float* out, const float* x, const float* weight, int size,
-                           float epsilon) {
-    const F scale = inverse_rms(x, size, epsilon);
-    int i = 0;
-    for (; i + Vector::kLanes <= size; i += Vector::kLanes) {
-      const F normed = Vector::mul(Vector::load(x + i), scale);
-      Vector::store(out + i, Vector::mul(normed, Vector::load(weight + i)));
-    }
-    if (i == size) return;
-    const F normed = Vector::mul(load_part(x + i, size - i), scale);
-    store_part(out + i, Vector::mul(normed, load_part(weight + i, size - i)), size - i);
   }
 
   // body<T>(), where T is the type of the cache's elements.

@@ -14,17 +14,27 @@ int64_t ExpertGroups::bytes() const {
                               active_.capacity() * sizeof(ActiveExpert));
 }
 
-void ExpertGroups::group(const ExpertChoice* choices, int tokens, int k, int experts) {
+void ExpertGroups::group(const ExpertChoice* choices, int tokens, int k, int experts,
+                         const RowExchange* dealt) {
   const int count = tokens * k;
+  const int32_t* const places = dealt != nullptr ? dealt->places() : nullptr;
+  const auto place_of = [&](int i) {
+    const int32_t expert = choices[i].expert;
+    return places != nullptr ? places[expert] : expert;
+  };
   counts_.assign(static_cast<size_t>(experts) + 1, 0);
-  for (int i = 0; i < count; ++i) ++counts_[choices[i].expert + 1];
+  for (int i = 0; i < count; ++i) {
+    if (place_of(i) >= 0) ++counts_[place_of(i) + 1];
+  }
   active_.clear();
   for (int e = 0; e < experts; ++e) {
     if (counts_[e + 1] > 0) active_.push_back({e, counts_[e], counts_[e + 1]});
     counts_[e + 1] += counts_[e];
   }
-  assignments_.resize(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) assignments_[counts_[choices[i].expert]++] = i;
+  assignments_.resize(static_cast<size_t>(counts_[experts]));
+  for (int i = 0; i < count; ++i) {
+    if (place_of(i) >= 0) assignments_[counts_[place_of(i)]++] = i;
+  }
 }
 
 }  // namespace pelton::kernels

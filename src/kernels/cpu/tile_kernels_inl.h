@@ -105,20 +105,22 @@ class Tiles final : public TileKernels {
     const int k = shape.experts_per_token;
     const int64_t assignments = int64_t{tokens} * k;
     const Experts& down = weights.down;
-    groups_.group(choices, tokens, k, weights.gate.experts);
+    groups_.group(choices, tokens, k, weights.gate.experts, shape.dealt);
+    const auto own = static_cast<int64_t>(groups_.assignments().size());
     outputs_.resize(static_cast<size_t>(assignments * down.rows));
     activations_.resize(assignments, down.cols, kPlanes);
     rows_.resize(static_cast<size_t>(assignments));
 
     quantize<kPlanes>(inputs_, x, tokens, weights.gate.cols, Mxfp4Tile::kCode);
-    for (int64_t i = 0; i < assignments; ++i)
-      rows_[i] = row_view(inputs_, groups_.assignments()[i] / k);
+    for (int64_t i = 0; i < own; ++i) rows_[i] = row_view(inputs_, groups_.assignments()[i] / k);
     expert_up<kPlanes>(weights, shape, additions);
     if (additions != nullptr) additions->multiply_activations();
     if (shape.exchange != nullptr) gather_activations<kPlanes>(*shape.exchange, assignments);
-    for (int64_t i = 0; i < assignments; ++i)
-      rows_[i] = row_view(activations_, groups_.assignments()[i]);
+    for (int64_t i = 0; i < own; ++i) rows_[i] = row_view(activations_, groups_.assignments()[i]);
     expert_down<kPlanes>(down);
+    if (shape.dealt != nullptr) {
+      shape.dealt->gather(outputs_.data(), down.rows, choices, assignments);
+    }
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t i = t * k; additions != nullptr && i < (t + 1) * k; ++i) {
