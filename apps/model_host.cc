@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <iterator>
 #include <optional>
@@ -35,6 +36,7 @@
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
+#include "executor/expert_histogram.h"
 #include "node/weight_scrubber.h"
 #include "server/watchdog.h"
 #include "tensor/kv_block.h"
@@ -71,6 +73,28 @@ std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
                        .expert_rows = rank.counts.rows});
   }
   return figures;
+}
+
+// Of the model that a server began with.
+Result<std::optional<executor::ExpertHistogram>> histogram_of(const cli::Arguments& arguments,
+                                                              bool is_only) {
+  using Histogram = std::optional<executor::ExpertHistogram>;
+  const char* const flag = "--expert-histogram";
+  if (!is_only || !arguments.knows(flag) || !arguments.has(flag)) return Histogram();
+  TRY_ASSIGN(executor::ExpertHistogram histogram,
+             executor::ExpertHistogram::open(arguments.text(flag)));
+  return Histogram(std::move(histogram));
+}
+
+// Adds what its tokens chose; once, before the model goes, which it and `log` outlive.
+std::function<void()> keeping(const executor::ExpertHistogram& histogram,
+                              const node::LoadedModel& model, base::Log& log) {
+  return [histogram, &model, &log] {
+    const executor::LocalExecutor* const local = model.local_executor();
+    if (local == nullptr || local->chosen_experts().empty()) return;
+    const Result<void> kept = histogram.keep(local->chosen_experts());
+    if (!kept.ok()) log.warning("--expert-histogram: " + kept.error().message);
+  };
 }
 
 // What computes, in words: for /server_info.
@@ -439,6 +463,7 @@ struct ModelHost::Hosted {
   // Their memory is the model's: it sleeps, or is gone.
   ~Hosted() {
     if (ranks != nullptr) ranks->watch(nullptr);
+    if (keep_histogram) keep_histogram();
     if (served && served->adapters != nullptr) served->adapters->sleep();
   }
 
@@ -446,6 +471,7 @@ struct ModelHost::Hosted {
   std::unique_ptr<node::LoadedSpeechModel> speech;  // likewise
   std::string line;                                 // what a person wants to know of it
   std::shared_ptr<RankWatch> ranks;                 // null: one process computes
+  std::function<void()> keep_histogram;             // of experts; or empty
   std::optional<server::ServedModel> served;
   std::unique_ptr<server::Watchdog> watchdog;
   std::unique_ptr<node::WeightScrubber> weights;
@@ -581,6 +607,9 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     ranks = std::make_shared<RankWatch>(parts_.log);
     options.executor.ranks.on_lost = [ranks](const Error& error) { ranks->lost(error); };
   }
+  TRY_ASSIGN(const std::optional<executor::ExpertHistogram> histogram,
+             histogram_of(*plan.arguments, plan.is_only));
+  if (histogram) options.executor.ranks.chosen_before = histogram->before();
   const auto stopped = [&] { return parts_.interrupt.pending() || stop(); };
   if (options.executor.ranks.meeting) options.executor.ranks.meeting->stopped = stopped;
   // What was fetched to be loaded, and not kept, is there until the model is whole.
@@ -598,6 +627,7 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   auto hosted = std::make_shared<Hosted>(std::move(loaded));
   hosted->ranks = ranks;
   if (ranks != nullptr) ranks->watch(&hosted->loaded->engine());
+  if (histogram) hosted->keep_histogram = keeping(*histogram, *hosted->loaded, parts_.log);
   // On a terminal the banner says it in fewer words.
   if (!cli::is_terminal(stderr)) log_capacity(*hosted->loaded, options.engine, parts_.log);
   hosted->served.emplace(served_model(*plan.arguments, *hosted->loaded, plan.named, parts_.clock));

@@ -211,6 +211,24 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
   return {};
 }
 
+// Of experts that are dealt out.
+std::vector<Flag> expert_flags() {
+  return {{.name = "--expert-histogram",
+           .value = "FILE",
+           .help = "how often each expert was chosen, added to when the model is let go; at the "
+                   "start experts are dealt out by it, so that ranks have equally much to do",
+           .may_be_empty = false,
+           .only_with = {{"--enable-expert-parallel"}}},
+          {.name = "--num-redundant-experts",
+           .value = "N",
+           .help = "so many copies in each layer of the experts that were chosen most, on other "
+                   "ranks",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 4096,
+           .only_with = {{"--expert-histogram"}}}};
+}
+
 }  // namespace
 
 Result<RankPlace> place_of(const std::string& launcher, const Variable& variable) {
@@ -242,60 +260,63 @@ Result<RankPlace> place_of(const std::string& launcher, const Variable& variable
 std::vector<Flag> rank_flags() {
   const cli::Circumstance by_hand{"--nnodes"};
   const cli::Circumstance by_launcher{"--rank-launcher", {"env", "mpi", "slurm"}};
-  return {{.name = "--nnodes",
-           .value = "N",
-           .help = "the ranks are started one by one, on hosts of their own as a rule: N of them, "
-                   "as many as --tensor-parallel-size; --nnodes 2 --node-rank 1",
-           .kind = Flag::Kind::kInteger,
-           .least = 1,
-           .most = kRanksMax},
-          {.name = "--node-rank",
-           .value = "R",
-           .help = "which of them this is; 0 leads and serves",
-           .kind = Flag::Kind::kInteger,
-           .most = kRanksMax - 1,
-           .only_with = {by_hand}},
-          {.name = "--rank-launcher",
-           .value = "L",
-           .help = "who starts the ranks: this process or, with --nnodes, somebody by hand (own); "
-                   "one who sets RANK and WORLD_SIZE (env); mpirun (mpi); srun (slurm)",
-           .default_text = "own",
-           .choices = {"own", "env", "mpi", "slurm"}},
-          {.name = "--master-addr",
-           .value = "HOST",
-           .help = "where rank 0 waits for the others; with a launcher $MASTER_ADDR is asked, too",
-           .default_text = "127.0.0.1",
-           .may_be_empty = false,
-           .only_with = {by_hand, by_launcher}},
-          {.name = "--master-port",
-           .value = "P",
-           .help = "and at which port; with a launcher $MASTER_PORT is asked, too",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "29501",
-           .least = 1,
-           .most = 65535,
-           .only_with = {by_hand, by_launcher}},
-          {.name = "--rank-token-file",
-           .value = "FILE",
-           .help = "a secret that all ranks know, as 'openssl rand -hex 32' writes it",
-           .may_be_empty = false,
-           .only_with = {by_hand, by_launcher}},
-          {.name = "--rank-wait-seconds",
-           .value = "S",
-           .help = "how long ranks wait for each other at the start",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "300",
-           .least = 1,
-           .most = 86400,
-           .only_with = {by_hand, by_launcher}},
-          {.name = "--rank-restarts",
-           .value = "N",
-           .help = "a process that stays starts this one anew when its group has lost a rank, so "
-                   "often an hour at most; 0: it ends with code 7",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "0",
-           .most = 1000,
-           .only_with = {{"--tensor-parallel-size"}}}};
+  std::vector<Flag> flags = {
+      {.name = "--nnodes",
+       .value = "N",
+       .help = "the ranks are started one by one, on hosts of their own as a rule: N of them, "
+               "as many as --tensor-parallel-size; --nnodes 2 --node-rank 1",
+       .kind = Flag::Kind::kInteger,
+       .least = 1,
+       .most = kRanksMax},
+      {.name = "--node-rank",
+       .value = "R",
+       .help = "which of them this is; 0 leads and serves",
+       .kind = Flag::Kind::kInteger,
+       .most = kRanksMax - 1,
+       .only_with = {by_hand}},
+      {.name = "--rank-launcher",
+       .value = "L",
+       .help = "who starts the ranks: this process or, with --nnodes, somebody by hand (own); "
+               "one who sets RANK and WORLD_SIZE (env); mpirun (mpi); srun (slurm)",
+       .default_text = "own",
+       .choices = {"own", "env", "mpi", "slurm"}},
+      {.name = "--master-addr",
+       .value = "HOST",
+       .help = "where rank 0 waits for the others; with a launcher $MASTER_ADDR is asked, too",
+       .default_text = "127.0.0.1",
+       .may_be_empty = false,
+       .only_with = {by_hand, by_launcher}},
+      {.name = "--master-port",
+       .value = "P",
+       .help = "and at which port; with a launcher $MASTER_PORT is asked, too",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "29501",
+       .least = 1,
+       .most = 65535,
+       .only_with = {by_hand, by_launcher}},
+      {.name = "--rank-token-file",
+       .value = "FILE",
+       .help = "a secret that all ranks know, as 'openssl rand -hex 32' writes it",
+       .may_be_empty = false,
+       .only_with = {by_hand, by_launcher}},
+      {.name = "--rank-wait-seconds",
+       .value = "S",
+       .help = "how long ranks wait for each other at the start",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "300",
+       .least = 1,
+       .most = 86400,
+       .only_with = {by_hand, by_launcher}},
+      {.name = "--rank-restarts",
+       .value = "N",
+       .help = "a process that stays starts this one anew when its group has lost a rank, so "
+               "often an hour at most; 0: it ends with code 7",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "0",
+       .most = 1000,
+       .only_with = {{"--tensor-parallel-size"}}}};
+  for (Flag& flag : expert_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments) {
@@ -333,6 +354,11 @@ Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments)
 }
 
 Result<void> read_rank_flags(const cli::Arguments& arguments, executor::RankOptions& ranks) {
+  if (!arguments.knows("--nnodes")) return {};  // not serve
+  if (arguments.has("--expert-histogram") && arguments.list("MODEL").size() > 1) {
+    return wrong("--expert-histogram: a server of one model keeps it", "expert-histogram");
+  }
+  ranks.expert_copies = static_cast<int>(arguments.integer("--num-redundant-experts"));
   TRY_ASSIGN(std::optional<StartedRank> started, started_rank(arguments));
   if (!started) return {};
   ranks.meeting = std::move(started->meeting);

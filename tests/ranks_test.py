@@ -469,6 +469,28 @@ class AGroup(unittest.TestCase):
         self.assertEqual(len(rows), 2)
         self.assertGreater(min(rows), 0)
 
+    def test_experts_are_dealt_out_by_what_was_chosen_before(self):
+        """The file adds up from start to start, is what placement goes by, and changes no answer."""
+        folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")
+        self.addCleanup(folder.cleanup)
+        file = pathlib.Path(folder.name) / "chosen.json"
+        flags = ("--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2, "--enable-expert-parallel", "--expert-histogram", file)
+        ask = {"prompt": "a", "max_tokens": 8, "temperature": 0, "ignore_eos": True, "logprobs": 5}
+        alone = Served(self.addCleanup, "--kv-cache-memory", "16MiB").choices(ask)
+        for turn, more in enumerate(((), ("--num-redundant-experts", 3), ("--num-redundant-experts", 99)), 1):
+            served = Served(self.addCleanup, *flags, *more)
+            self.assertEqual(served.choices(ask), alone)
+            served.process.terminate()
+            self.assertEqual(served.process.wait(30), 0)
+            chosen = json.loads(file.read_text())["chosen"]
+            self.assertEqual([len(layer) for layer in chosen], [8] * 4)
+            # Of each start's first step and 8 more, 2 in each layer.
+            self.assertEqual([sum(layer) for layer in chosen], [turn * 9 * 2] * 4)
+        for text, named in (("{}", "holds no such histogram"), ('{"chosen": [[1, 2]]}', "the histogram of experts: 1 layers, where the model has 4")):
+            file.write_text(text)
+            with self.assertRaisesRegex(AssertionError, named):
+                Served(self.addCleanup, *flags)
+
     def test_what_cannot_be_shared_out_is_refused_by_name(self):
         golden = BOX.parent.parent / "testdata" / "golden"
         folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")

@@ -117,6 +117,7 @@ class LocalExecutor final : public engine::Executor {
 
   std::string_view kernels_name() const { return model_->kernels_name(); }
   std::vector<parallel::Group::RankState> ranks() const { return model_->ranks(); }
+  layers::ExpertLoads chosen_experts() const { return model_->chosen_experts(); }
   const KernelChoice* kernel_choice() const { return model_->kernel_choice(); }
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.

@@ -72,12 +72,26 @@ Result<std::vector<int>> numbers_of(const Json* json, std::string_view member) {
   return numbers;
 }
 
+Json::Array array_of(const layers::ExpertTable& table) {
+  Json::Array layers;
+  for (const std::vector<std::vector<int>>& experts : table) {
+    Json::Array layer;
+    for (const std::vector<int>& ranks : experts) layer.emplace_back(array_of(ranks));
+    layers.emplace_back(std::move(layer));
+  }
+  return layers;
+}
+
 Result<layers::ExpertTable> experts_of(const Json* json) {
   if (json == nullptr || !json->is_array()) return bad("experts");
   layers::ExpertTable table;
   for (const Json& layer : json->as_array()) {
-    TRY_ASSIGN(std::vector<int> ranks, numbers_of(&layer, "experts"));
-    table.push_back(std::move(ranks));
+    if (!layer.is_array()) return bad("experts");
+    table.emplace_back();
+    for (const Json& ranks : layer.as_array()) {
+      TRY_ASSIGN(std::vector<int> numbers, numbers_of(&ranks, "experts"));
+      table.back().push_back(std::move(numbers));
+    }
   }
   return table;
 }
@@ -85,8 +99,6 @@ Result<layers::ExpertTable> experts_of(const Json* json) {
 }  // namespace
 
 Json RankJob::to_json() const {
-  Json::Array tables;
-  for (const std::vector<int>& ranks : experts) tables.emplace_back(array_of(ranks));
   Json agreed((Json::Object()));
   for (const auto& [name, value] : facts) agreed.set(name, value);
   Json json;
@@ -101,7 +113,7 @@ Json RankJob::to_json() const {
       .set("kv", kv_json(kv))
       .set("swap", kv_json(swap))
       .set("weights", array_of(weights))
-      .set("experts", std::move(tables));
+      .set("experts", array_of(experts));
   return json;
 }
 

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "cost_model/footprint.h"
-#include "layers/dealt_experts.h"
+#include "layers/expert_placement.h"
 
 namespace pelton::executor {
 

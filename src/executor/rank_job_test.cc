@@ -17,7 +17,7 @@ RankJob job() {
               .batch_tokens_max = 512,
               .logit_rows_max = 16,
               .weights = {1, 2},
-              .experts = {{0, 1, 0}, {}}};
+              .experts = {{{0}, {1}, {0, 1}}, {}}};
   job.kv.dtype = tensor::DType::kI8;
   job.kv.block_tokens = 16;
   job.kv.groups.resize(2);
@@ -36,7 +36,7 @@ TEST(RankJob, TravelsAsJson) {
   EXPECT_EQ(got->kv.groups[1].block_count, 30);
   EXPECT_EQ(got->kv.dtype, tensor::DType::kI8);
   EXPECT_EQ(got->weights, (std::vector<int>{1, 2}));
-  EXPECT_EQ(got->experts, (layers::ExpertTable{{0, 1, 0}, {}}));
+  EXPECT_EQ(got->experts, (layers::ExpertTable{{{0}, {1}, {0, 1}}, {}}));
 }
 
 TEST(RankJob, WhatIsMissingIsNamed) {

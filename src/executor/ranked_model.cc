@@ -20,6 +20,16 @@ constexpr int64_t kAnswerLimitMs = 60'000;
 // Then, on several hosts, all of it is: from a slow disk.
 constexpr int64_t kReadBytesPerMs = 32'000;
 
+// Who has which expert; empty: each rank has a part of each.
+Result<layers::ExpertTable> table_of(const families::ModelConfig& config,
+                                     const RankOptions& ranks) {
+  if (!ranks.deals_experts) return layers::ExpertTable();
+  TRY_ASSIGN(layers::ExpertTable neighbours, layers::deal_experts(config, ranks.count));
+  if (ranks.chosen_before.empty()) return neighbours;
+  TRY(layers::check_loads(ranks.chosen_before, config));
+  return layers::place_experts(ranks.chosen_before, ranks.count, ranks.expert_copies);
+}
+
 }  // namespace
 
 std::vector<int> RankOptions::own_processors() const {
@@ -43,10 +53,7 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                                                      base::ThreadPool& pool) {
   std::vector<int> weights = ranks.weights;
   if (weights.empty()) weights.assign(static_cast<size_t>(ranks.count), 1);
-  layers::ExpertTable experts;
-  if (ranks.deals_experts) {
-    TRY_ASSIGN(experts, layers::deal_experts(checkpoint.config(), ranks.count));
-  }
+  TRY_ASSIGN(const layers::ExpertTable experts, table_of(checkpoint.config(), ranks));
   TRY_ASSIGN(const std::string kernels_name, usable_kernels(options.kernels, pool));
   const RankJob job{.model = ranks.model,
                     .kernels = kernels,

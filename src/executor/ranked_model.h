@@ -24,10 +24,14 @@ namespace pelton::executor {
 
 // How many ranks compute a model, and who hears of it when one is lost.
 struct RankOptions {
-  int count = 1;               // --tensor-parallel-size
-  std::vector<int> weights;    // of their shares; empty: equal ones
-  bool deals_experts = false;  // each is one rank's, whole; otherwise they are cut
-  std::string model = {};      // where followers find its files
+  int count = 1;             // --tensor-parallel-size
+  std::vector<int> weights;  // of their shares; empty: equal ones
+  // Each expert is one rank's, whole; otherwise they are cut. By how often each was chosen before,
+  // where that is known, and then so many copies in each layer.
+  bool deals_experts = false;
+  layers::ExpertLoads chosen_before = {};
+  int expert_copies = 0;
+  std::string model = {};  // where followers find its files
   parallel::TransportKind transport = parallel::TransportKind::kShm;
   int threads = 0;  // of each; 0: as many as each has processors
   std::string program = "/proc/self/exe";
@@ -76,6 +80,7 @@ class RankedModel final : public StepModel {
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
   TargetHead head() override { return host_->head(); }
   std::vector<parallel::Group::RankState> ranks() const override { return group_->states(); }
+  layers::ExpertLoads chosen_experts() const override { return part_.chosen_experts(); }
 
  private:
   RankedModel(std::unique_ptr<parallel::Group> group, layers::RankPart part, int block_tokens);

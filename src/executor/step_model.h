@@ -15,6 +15,7 @@
 #include "cost_model/footprint.h"
 #include "engine/step_plan.h"
 #include "kv_transfer/block_store.h"
+#include "layers/expert_placement.h"
 #include "models/model.h"
 #include "parallel/group.h"
 #include "sampling/device_rows.h"
@@ -92,6 +93,8 @@ class StepModel {
   // Of several ranks, what is known of each, the leader first; none: there is one process. Any
   // thread.
   virtual std::vector<parallel::Group::RankState> ranks() const { return {}; }
+  // How often tokens chose each expert, where ranks have dealt them out. Any thread.
+  virtual layers::ExpertLoads chosen_experts() const { return {}; }
 };
 
 }  // namespace pelton::executor

@@ -327,18 +327,18 @@ class ColumnExchange {
   virtual void gather(const Array* arrays, int array_count, int64_t rows) = 0;
 };
 
-// Experts that several ranks have dealt out among them, each whole on one: of an array with a row
-// for each choice, each rank has written those of its own experts, and gather brings the others'.
+// Experts that several ranks have dealt out among them, each whole: of an array with a row for each
+// choice, each rank has written those that it computes, and gather brings the others'.
 class RowExchange {
  public:
   virtual ~RowExchange() = default;
 
-  // (experts of all ranks): which one of this rank's weights is an expert's; -1: it is another
-  // rank's.
-  virtual const int32_t* places() const = 0;
-  // rows: float (count, width); choices: (count). Where another rank is lost their content is
-  // anything.
-  virtual void gather(float* rows, int width, const ExpertChoice* choices, int64_t count) = 0;
+  // (count): which of this rank's weights computes a choice; -1: another rank does. Good until the
+  // next call. choices: (count), of one step.
+  virtual const int32_t* places(const ExpertChoice* choices, int64_t count) = 0;
+  // rows: float (count, width), of the choices that were there last. Where another rank is lost
+  // their content is anything.
+  virtual void gather(float* rows, int width, int64_t count) = 0;
 };
 
 struct MoeShape {

@@ -3,27 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "kernels/weight_row.h"
 
 namespace pelton::layers {
 namespace {
 
-Error refused(std::string what) {
-  return Error{ErrorCode::kUnsupported, "--enable-expert-parallel: " + std::move(what),
-               "enable-expert-parallel"};
-}
-
-// Of a layer; none where it has a dense MLP.
-size_t experts_of(const families::ModelConfig& config, size_t layer) {
-  return config.layers[layer].has_experts ? static_cast<size_t>(config.expert_count) : 0;
-}
+// Up to so many choices of an expert take little longer than one: its weights are read.
+constexpr int64_t kRun = 16;
 
 Result<kernels::Experts> own_of(const kernels::Experts& whole, const DealtExperts& dealt,
                                 const std::string& name, FloatVectors& keep) {
   if (whole.format == kernels::Format::kF8Blocks) {
-    return refused(name + ", which is FP8, is not dealt out");
+    return Error{ErrorCode::kUnsupported,
+                 "--enable-expert-parallel: " + name + ", which is FP8, is not dealt out",
+                 "enable-expert-parallel"};
   }
   const std::vector<int>& own = dealt.own();
   const auto count = static_cast<int64_t>(own.size());
@@ -49,50 +42,72 @@ Result<kernels::Experts> own_of(const kernels::Experts& whole, const DealtExpert
 
 }  // namespace
 
-Result<ExpertTable> deal_experts(const families::ModelConfig& config, int ranks) {
-  if (!config.has_experts()) {
-    return refused("this model has no experts; without it, ranks share out its MLPs");
+DealtExperts::DealtExperts(std::vector<std::vector<int>> owners, int own_rank)
+    : owners_(std::move(owners)), own_rank_(own_rank), chosen_(owners_.size()) {
+  for (size_t e = 0; e < owners_.size(); ++e) {
+    const bool is_own = std::ranges::count(owners_[e], own_rank) > 0;
+    places_.push_back(is_own ? static_cast<int32_t>(own_.size()) : -1);
+    if (is_own) own_.push_back(static_cast<int>(e));
   }
-  const int experts = config.expert_count;
-  if (ranks > experts) {
-    return refused(fmt::format("a layer has {} experts, fewer than --tensor-parallel-size {}",
-                               experts, ranks));
-  }
-  ExpertTable table(config.layers.size());
-  for (size_t layer = 0; layer < table.size(); ++layer) {
-    for (size_t e = 0; e < experts_of(config, layer); ++e) {
-      table[layer].push_back(static_cast<int>(e) * ranks / experts);
-    }
-  }
-  return table;
 }
 
-Result<void> check_experts(const ExpertTable& table, const families::ModelConfig& config,
-                           int ranks) {
-  const auto wrong = [](std::string_view what) {
-    return Error{ErrorCode::kBadConfig, fmt::format("the table of experts: {}", what)};
+std::vector<int64_t> DealtExperts::chosen() const {
+  std::vector<int64_t> sums;
+  for (const std::atomic<int64_t>& sum : chosen_) {
+    sums.push_back(sum.load(std::memory_order_relaxed));
+  }
+  return sums;
+}
+
+void ChoiceShare::reserve(int tokens, int experts_per_token, int experts, int ranks) {
+  const size_t choices = static_cast<size_t>(tokens) * static_cast<size_t>(experts_per_token);
+  ranks_of_.reserve(choices);
+  places_.reserve(choices);
+  experts_.reserve(static_cast<size_t>(experts));
+  runs_.reserve(static_cast<size_t>(ranks));
+}
+
+void ChoiceShare::share_out(const DealtExperts& dealt, int ranks,
+                            const kernels::ExpertChoice* choices, int64_t count) {
+  ranks_of_.resize(static_cast<size_t>(count));
+  places_.resize(static_cast<size_t>(count));
+  experts_.assign(static_cast<size_t>(dealt.count()), {});
+  runs_.assign(static_cast<size_t>(ranks), 0);
+  for (int64_t i = 0; i < count; ++i) ++experts_[static_cast<size_t>(choices[i].expert)].choices;
+  // What only one rank can do comes first.
+  for (int e = 0; e < dealt.count(); ++e) {
+    OfExpert& expert = experts_[static_cast<size_t>(e)];
+    expert.rank = dealt.owners(e).front();
+    if (dealt.owners(e).size() > 1) continue;
+    runs_[static_cast<size_t>(expert.rank)] += (expert.choices + kRun - 1) / kRun;
+  }
+  const auto has_less = [&](int a, int b) {
+    return runs_[static_cast<size_t>(a)] < runs_[static_cast<size_t>(b)];
   };
-  if (table.size() != config.layers.size()) return wrong("another number of layers");
-  for (size_t layer = 0; layer < table.size(); ++layer) {
-    if (table[layer].size() != experts_of(config, layer)) return wrong("another number of experts");
-    for (const int rank : table[layer]) {
-      if (rank < 0 || rank >= ranks) return wrong(fmt::format("rank {} of {}", rank, ranks));
+  for (int64_t i = 0; i < count; ++i) {
+    const int e = choices[i].expert;
+    OfExpert& expert = experts_[static_cast<size_t>(e)];
+    const std::vector<int>& owners = dealt.owners(e);
+    if (owners.size() > 1 && expert.seen++ % kRun == 0) {
+      expert.rank = *std::ranges::min_element(owners, has_less);
+      ++runs_[static_cast<size_t>(expert.rank)];
     }
+    ranks_of_[static_cast<size_t>(i)] = expert.rank;
+    places_[static_cast<size_t>(i)] = expert.rank == dealt.own_rank() ? dealt.place(e) : -1;
   }
-  return {};
-}
-
-DealtExperts::DealtExperts(std::vector<int> ranks, int own_rank) : ranks_(std::move(ranks)) {
-  for (size_t e = 0; e < ranks_.size(); ++e) {
-    places_.push_back(ranks_[e] == own_rank ? static_cast<int32_t>(own_.size()) : -1);
-    if (ranks_[e] == own_rank) own_.push_back(static_cast<int>(e));
+  for (int e = 0; e < dealt.count(); ++e) {
+    dealt.count_choices(e, experts_[static_cast<size_t>(e)].choices);
   }
 }
 
-void ExpertRows::gather(float* rows, int width, const kernels::ExpertChoice* choices,
-                        int64_t count) {
+const int32_t* ExpertRows::places(const kernels::ExpertChoice* choices, int64_t count) {
+  share_.share_out(dealt_, exchange_.ranks(), choices, count);
+  return share_.places();
+}
+
+void ExpertRows::gather(float* rows, int width, int64_t count) {
   exchange_.gather_rows({.data = rows, .row_bytes = width * int64_t{sizeof(float)}, .count = count},
-                        [&](int64_t row) { return dealt_.rank_of(choices[row].expert); });
+                        [&](int64_t row) { return share_.rank_of(row); });
 }
 
 Result<kernels::ExpertWeights> own_experts(const kernels::ExpertWeights& whole,

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/weight_row.h"
@@ -10,45 +9,12 @@
 namespace pelton::layers {
 namespace {
 
-using testing::HasSubstr;
-
-families::ModelConfig config_of(int experts) {
-  families::ModelConfig config;
-  config.expert_count = experts;
-  config.layers.resize(2);
-  config.layers[1].has_experts = experts > 0;
-  return config;
-}
-
-TEST(DealtExperts, NeighboursAreTogether) {
-  EXPECT_EQ(*deal_experts(config_of(8), 3), (ExpertTable{{}, {0, 0, 0, 1, 1, 1, 2, 2}}));
-  EXPECT_EQ(*deal_experts(config_of(2), 2), (ExpertTable{{}, {0, 1}}));
-}
-
-TEST(DealtExperts, WhatCannotBeDealtOutIsNamed) {
-  const auto dense = deal_experts(config_of(0), 2);
-  ASSERT_FALSE(dense.ok());
-  EXPECT_THAT(dense.error().message, HasSubstr("--enable-expert-parallel: this model has no"));
-  const auto few = deal_experts(config_of(4), 5);
-  ASSERT_FALSE(few.ok());
-  EXPECT_THAT(few.error().message, HasSubstr("4 experts, fewer than --tensor-parallel-size 5"));
-}
-
-TEST(DealtExperts, AnothersTableIsChecked) {
-  const families::ModelConfig config = config_of(3);
-  EXPECT_TRUE(check_experts({{}, {1, 1, 1}}, config, 2).ok());
-  for (const ExpertTable& wrong :
-       {ExpertTable{{1, 1, 1}}, ExpertTable{{}, {0, 1}}, ExpertTable{{0, 1, 1}, {0, 1, 1}},
-        ExpertTable{{}, {0, 1, 2}}, ExpertTable{{}, {0, 1, -1}}}) {
-    EXPECT_FALSE(check_experts(wrong, config, 2).ok());
-  }
-}
-
 // Rank 1 has the experts 0 and 3 of four: it keeps where they lie, and their biases, of no other.
 TEST(DealtExperts, ARankHoldsItsOwnAlone) {
-  const DealtExperts dealt({1, 0, 2, 1}, 1);
+  const DealtExperts dealt({{1}, {0}, {0, 2}, {0, 1}}, 1);
   EXPECT_EQ(dealt.own(), (std::vector<int>{0, 3}));
-  EXPECT_EQ(dealt.places(), (std::vector<int32_t>{0, -1, -1, 1}));
+  EXPECT_EQ(dealt.place(3), 1);
+  EXPECT_EQ(dealt.place(1), -1);
   const std::vector<uint8_t> bytes(size_t{4} * 32 * 16);
   const std::vector<uint8_t> scales(size_t{4} * 32);
   std::vector<float> bias(size_t{4} * 32);
@@ -73,6 +39,42 @@ TEST(DealtExperts, ARankHoldsItsOwnAlone) {
               std::vector<float>(bias.begin() + 3 * 32, bias.end()));
   }
   EXPECT_EQ(keep.bytes(), 2 * 2 * (32 * int64_t{sizeof(float)} + sizeof(kernels::ExpertMatrix)));
+}
+
+std::vector<kernels::ExpertChoice> choices_of(const std::vector<int>& experts) {
+  std::vector<kernels::ExpertChoice> choices;
+  for (const int expert : experts) choices.push_back({.expert = expert, .weight = 1});
+  return choices;
+}
+
+// Expert 0 is rank 0's, 1 is rank 1's, 2 both have: it goes to whoever has less, which rank 1 has.
+TEST(ChoiceShare, WhoHasLeastToDoTakesWhatSeveralHave) {
+  const std::vector<kernels::ExpertChoice> choices = choices_of({0, 2, 0, 2});
+  for (const int own : {0, 1}) {
+    const DealtExperts dealt({{0}, {1}, {0, 1}}, own);
+    ChoiceShare share;
+    share.share_out(dealt, 2, choices.data(), 4);
+    std::vector<int> ranks;
+    for (int i = 0; i < 4; ++i) ranks.push_back(share.rank_of(i));
+    EXPECT_EQ(ranks, (std::vector<int>{0, 1, 0, 1}));
+    EXPECT_EQ(
+        std::vector<int32_t>(share.places(), share.places() + 4),
+        own == 0 ? (std::vector<int32_t>{0, -1, 0, -1}) : (std::vector<int32_t>{-1, 1, -1, 1}));
+    EXPECT_EQ(dealt.chosen(), (std::vector<int64_t>{2, 0, 2}));
+    share.share_out(dealt, 2, choices.data(), 1);
+    EXPECT_EQ(dealt.chosen(), (std::vector<int64_t>{3, 0, 2}));
+  }
+}
+
+// Of many tokens for one expert each rank that has it gets runs of them.
+TEST(ChoiceShare, ManyTokensOfOneExpertAreSharedOut) {
+  const std::vector<kernels::ExpertChoice> choices = choices_of(std::vector<int>(100, 0));
+  const DealtExperts dealt({{0, 1, 2}}, 1);
+  ChoiceShare share;
+  share.share_out(dealt, 3, choices.data(), 100);
+  std::vector<int> counts(3);
+  for (int i = 0; i < 100; ++i) ++counts[static_cast<size_t>(share.rank_of(i))];
+  EXPECT_EQ(counts, (std::vector<int>{36, 32, 32}));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels::MoeShape shape = shape_;
   shape.adapters = adapters.experts();
   if (dealt_ != nullptr) {
-    ExpertRows rows(*dealt_, part_->exchange());
+    ExpertRows rows(*dealt_, part_->choice_share(), part_->exchange());
     shape.dealt = &rows;
     return kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape,
                            tokens);

@@ -57,7 +57,7 @@ Result<RankPart> RankPart::make(const checkpoint::Checkpoint& checkpoint,
   part.vocab_ = Share::make(config.vocab_size, kernels::kTileRows, weights);
   part.expert_blocks_ = Share::make(config.expert_intermediate_size / kBlock, 1, weights);
   part.mlp_blocks_ = Share::make(config.widest_mlp() / kBlock, 1, weights);
-  for (const std::vector<int>& ranks : experts) part.dealt_.emplace_back(ranks, exchange.rank());
+  for (const auto& owners : experts) part.dealt_.emplace_back(owners, exchange.rank());
   return part;
 }
 
@@ -66,6 +66,14 @@ void RankPart::reserve(const families::ModelConfig& config, int tokens, int logi
   const int64_t widest = std::max<int64_t>(kv_heads_.count(rank()) * group, hidden_.count(rank()));
   room_.resize(static_cast<size_t>(
       std::max<int64_t>(tokens * widest, int64_t{logit_rows} * vocab_.count(rank()))));
+  if (dealt_.empty()) return;
+  choice_share_.reserve(tokens, config.experts_per_token, config.expert_count, exchange_->ranks());
+}
+
+ExpertLoads RankPart::chosen_experts() const {
+  ExpertLoads loads;
+  for (const DealtExperts& layer : dealt_) loads.push_back(layer.chosen());
+  return loads;
 }
 
 void RankPart::take_columns(const float* x, int tokens) const {

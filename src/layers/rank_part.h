@@ -45,6 +45,10 @@ class RankPart {
     return dealt_.empty() ? nullptr : &dealt_[static_cast<size_t>(layer)];
   }
 
+  ChoiceShare& choice_share() const { return choice_share_; }
+  // How often tokens chose each expert, where they are dealt out. Any thread.
+  ExpertLoads chosen_experts() const;
+
   // Room for steps of so many tokens and rows of logits.
   void reserve(const families::ModelConfig& config, int tokens, int logit_rows);
   float* room() const { return room_.data(); }
@@ -70,8 +74,9 @@ class RankPart {
   parallel::Share vocab_;
   parallel::Share expert_blocks_;
   parallel::Share mlp_blocks_;
-  std::vector<DealtExperts> dealt_;  // of each layer; or none
-  mutable std::vector<float> room_;  // of one block at a time: this rank's columns, side by side
+  std::vector<DealtExperts> dealt_;   // of each layer; or none
+  mutable std::vector<float> room_;   // of one block at a time: this rank's columns, side by side
+  mutable ChoiceShare choice_share_;  // likewise
 };
 
 // Between the products of experts (kernels::MoeShape::exchange).

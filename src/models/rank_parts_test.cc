@@ -108,15 +108,21 @@ std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
   return logits[0];
 }
 
-// Who has which expert: as many each, but any; or whoever it happens to be, so that some have none.
+// Who has which expert: as many each, but any; or whoever it happens to be, so that some have none
+// and others the same ones.
 layers::ExpertTable draw_experts(std::mt19937& random, const families::ModelConfig& config,
                                  int ranks) {
   layers::ExpertTable table = *layers::deal_experts(config, ranks);
   const bool evenly = random() % 2 == 0;
-  for (std::vector<int>& layer : table) {
+  for (std::vector<std::vector<int>>& layer : table) {
     std::shuffle(layer.begin(), layer.end(), random);
-    for (int& rank : layer) {
-      if (!evenly) rank = static_cast<int>(random() % static_cast<uint32_t>(ranks));
+    for (std::vector<int>& owners : layer) {
+      const auto some = random() % (uint32_t{1} << ranks);
+      if (evenly || some == 0) continue;
+      owners.clear();
+      for (int rank = 0; rank < ranks; ++rank) {
+        if ((some >> rank) % 2 == 1) owners.push_back(rank);
+      }
     }
   }
   return table;

@@ -328,7 +328,7 @@ class CpuKernels final : public Kernels {
       at_.rows[i] = at_.activations + int64_t{groups_.assignments()[i]} * down.cols;
     }
     expert_down(down);
-    if (shape.dealt != nullptr) shape.dealt->gather(at_.outputs, down.rows, choices, assignments);
+    if (shape.dealt != nullptr) shape.dealt->gather(at_.outputs, down.rows, assignments);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t i = t * k; additions != nullptr && i < (t + 1) * k; ++i) {

@@ -15,13 +15,10 @@ int64_t ExpertGroups::bytes() const {
 }
 
 void ExpertGroups::group(const ExpertChoice* choices, int tokens, int k, int experts,
-                         const RowExchange* dealt) {
+                         RowExchange* dealt) {
   const int count = tokens * k;
-  const int32_t* const places = dealt != nullptr ? dealt->places() : nullptr;
-  const auto place_of = [&](int i) {
-    const int32_t expert = choices[i].expert;
-    return places != nullptr ? places[expert] : expert;
-  };
+  const int32_t* const places = dealt != nullptr ? dealt->places(choices, count) : nullptr;
+  const auto place_of = [&](int i) { return places != nullptr ? places[i] : choices[i].expert; };
   counts_.assign(static_cast<size_t>(experts) + 1, 0);
   for (int i = 0; i < count; ++i) {
     if (place_of(i) >= 0) ++counts_[place_of(i) + 1];

@@ -24,9 +24,9 @@ class ExpertGroups {
   void reserve(const StepCapacity& shape);
   int64_t bytes() const;
 
-  // choices: (tokens, k), of which those of other ranks' experts are left out. dealt: null, or
+  // choices: (tokens, k), of which those that other ranks compute are left out. dealt: null, or
   // which of `experts` each is.
-  void group(const ExpertChoice* choices, int tokens, int k, int experts, const RowExchange* dealt);
+  void group(const ExpertChoice* choices, int tokens, int k, int experts, RowExchange* dealt);
 
   // By rising expert; within one, by rising token.
   const std::vector<int>& assignments() const { return assignments_; }

@@ -118,9 +118,7 @@ class Tiles final : public TileKernels {
     if (shape.exchange != nullptr) gather_activations<kPlanes>(*shape.exchange, assignments);
     for (int64_t i = 0; i < own; ++i) rows_[i] = row_view(activations_, groups_.assignments()[i]);
     expert_down<kPlanes>(down);
-    if (shape.dealt != nullptr) {
-      shape.dealt->gather(outputs_.data(), down.rows, choices, assignments);
-    }
+    if (shape.dealt != nullptr) shape.dealt->gather(outputs_.data(), down.rows, assignments);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t i = t * k; additions != nullptr && i < (t + 1) * k; ++i) {
