@@ -369,8 +369,21 @@ class Requests(unittest.TestCase):
             self.assertEqual(json.loads(text)["response"]["body"]["choices"][0]["message"]["content"], letters(3, number, 8))
         self.assertEqual(ask(fleet.gateway.port, "GET", "/v1/files/file-nobody")[0], 404)
         self.check_a_worker_that_is_away_keeps_them(fleet, other, made[0], batches[0])
-        status, text = ask(fleet.gateway.port, "GET", "/v1/batches")
-        self.assertEqual((status, json.loads(text)["error"]["code"]), (501, "not_supported"))
+        # What the one that is left has is not all.
+        fleet.wait_for(1)
+        for path in ("/v1/files", "/v1/batches"):
+            status, text = ask(fleet.gateway.port, "GET", path)
+            self.assertEqual((status, json.loads(text).get("error", {}).get("code")), (501, "not_supported"), text)
+
+    def test_what_no_worker_makes_is_said_without_one(self):
+        fleet = self.fleet(1)
+        for worker in ("with", "without"):
+            for method, path in (("POST", "/v1/images/generations"), ("POST", "/v1/moderations"), ("GET", "/v1/videos"), ("GET", "/v1/realtime")):
+                status, text = ask(fleet.gateway.port, method, path, {"model": "pelton-box"} if method == "POST" else None)
+                self.assertEqual((status, json.loads(text)["error"]["code"]), (501, "modality_not_supported"), (worker, path))
+            if worker == "with":
+                fleet.kill(0)
+                fleet.wait_for(0)
 
     def check_a_worker_that_is_away_keeps_them(self, fleet, other, file, batch):
         """That others do not have them is no answer, neither where their worker is known nor where it is not."""
@@ -407,6 +420,7 @@ class Requests(unittest.TestCase):
         # Its own worker knows best that it is there no more, whoever else is away.
         self.assertEqual(ask(fleet.gateway.port, "DELETE", f"/v1/files/{file}")[0], 200)
         fleet.kill((home + 1) % 3)
+        fleet.kill((home + 2) % 3)
         self.assertEqual(status_at(fleet.gateway.port, "GET", f"/v1/files/{file}"), 404)
 
     def test_a_running_answer_is_controlled_where_it_runs(self):

@@ -111,7 +111,11 @@ const Bad kBad[] = {
     {with(R"("logit_bias":{"1000":1})"), "logit_bias", "from 0 to 999"},
     {with(R"("logit_bias":{"5":101})"), "logit_bias.5", "-100 to 100"},
     {with(R"("logit_bias":{"5":"x"})"), "logit_bias.5", "a number"},
-    {with(R"("logit_bias":[5])"), "logit_bias", "an object"},
+    {with(R"("logit_bias":"5")"), "logit_bias", "an object"},
+    {with(R"("logit_bias":[5])"), "logit_bias[0]", "a token id"},
+    {with(R"("logit_bias":[[5,1],[".",1]])"), "logit_bias[1]", "a token id"},
+    {with(R"("logit_bias":[[5,1],[5,2]])"), "logit_bias[1]", "no other one"},
+    {with(R"("logit_bias":[[5,true]])"), "logit_bias.5", "a number"},
     {with(R"("stream":"yes")"), "stream", "true or false"},
     {with(R"("stream_options":{"include_usage":true})"), "stream_options", "only allowed with"},
     {with(R"("stream":true,"stream_options":{"include_usage":1})"), "stream_options.include_usage",
@@ -236,6 +240,17 @@ TEST(ChatRequest, RefusesTooMany) {
   const auto biased = parse_chat_request(with("\"logit_bias\":{" + bias + "}"), kLimits);
   ASSERT_FALSE(biased.ok());
   EXPECT_NE(biased.error().message.find("at most 4096"), std::string::npos);
+}
+
+// As llama.cpp has it: of pairs, false bans.
+TEST(ChatRequest, BiasesMayBeAList) {
+  const auto request = parse_chat_request(with(R"("logit_bias":[[7,2.5],[8,false]])"), kLimits);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const std::vector<std::pair<TokenId, float>> wanted = {{7, 2.5f}, {8, -100.0f}};
+  EXPECT_EQ(request->generation.logit_bias, wanted);
+  const auto none = parse_chat_request(with(R"("logit_bias":[])"), kLimits);
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none->generation.logit_bias.empty());
 }
 
 // The same bias for all would leave the model's choice as it was.

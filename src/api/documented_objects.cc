@@ -215,11 +215,17 @@ constexpr DocumentedObject kMessagesObjects[] = {
 
 // ---- /v1/responses
 
+// Of a built-in tool's call too, which the model is not shown again: action, code, container_id,
+// outputs.
 constexpr Field kItemOthers[] = {
+    {"action", Effect::kStyle, "", "object"},
     {"caller", Effect::kNone, "", "object string"},
+    {"code", Effect::kStyle, "", "string"},
+    {"container_id", Effect::kStyle, "", "string"},
     {"created_by", Effect::kNone, "", "string object"},
     {"id", Effect::kNone, "", "string"},
     {"namespace", Effect::kStyle, "", "string"},
+    {"outputs", Effect::kStyle, "", "array"},
     {"status", Effect::kNone, "", "string"},
 };
 constexpr std::string_view kItemObeyed =

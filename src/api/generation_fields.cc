@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -182,12 +184,35 @@ std::optional<TokenId> token_id(std::string_view text, int vocab_size) {
 
 constexpr double kBanned = -100.0;
 
+// llama.cpp's list: [[5, -1.5], [6, false]] is {"5": -1.5, "6": -100}.
+std::optional<Json> bias_of_pairs(const Fields& body, const Json::Array& pairs) {
+  Json::Object members;
+  std::set<int64_t> ids;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const bool is_pair = pairs[i].is_array() && pairs[i].as_array().size() == 2;
+    const auto id = is_pair ? exact_integer(pairs[i].as_array().front()) : std::nullopt;
+    if (!id || !ids.insert(*id).second) {
+      const std::string item = item_path("logit_bias", i);
+      body.refuse(item, fmt::format("'{}' must be a token id that no other one has, and its bias "
+                                    "or false, as in [5, -1.5]",
+                                    item));
+      return std::nullopt;
+    }
+    const Json& bias = pairs[i].as_array().back();
+    members.push_back({std::to_string(*id), bias == Json(false) ? Json(kBanned) : bias});
+  }
+  return Json(std::move(members));
+}
+
 void read_logit_bias(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
   const Json* given = body.find("logit_bias");
-  // llama.cpp's default, whose biases are a list.
-  if (given != nullptr && given->is_array() && given->as_array().empty()) return;
-  const Json* bias = body.object("logit_bias");
-  if (bias == nullptr) return;
+  std::optional<Json> pairs;
+  if (given != nullptr && given->is_array()) {
+    pairs = bias_of_pairs(body, given->as_array());
+    if (!pairs) return;
+  }
+  const Json* bias = pairs ? &*pairs : body.object("logit_bias");
+  if (bias == nullptr || bias->as_object().empty()) return;
   const Json::Object& members = bias->as_object();
   if (members.size() > kLogitBiasMax) {
     body.refuse("logit_bias", fmt::format("'logit_bias' has {} keys; at most {} are allowed",

@@ -26,7 +26,8 @@ constexpr std::string_view kOptions[] = {
     "mirostat",    "mirostat_tau",   "mirostat_eta",     "penalize_newline",
     "stop",        "numa",           "num_ctx",          "num_batch",
     "num_gpu",     "main_gpu",       "low_vram",         "vocab_only",
-    "use_mmap",    "use_mlock",      "num_thread",       "tfs_z"};
+    "use_mmap",    "use_mlock",      "num_thread",       "tfs_z",
+    "f16_kv",      "logits_all",     "embedding_only"};
 
 bool is_option(std::string_view name) {
   return std::ranges::find(kOptions, name) != std::end(kOptions);
@@ -284,6 +285,9 @@ Result<OllamaRequest> parse_ollama_generate(std::string_view text, const Request
   if (!is_empty(fields.find("context"))) {
     fields.refuse_unsupported("context", "a context of tokens (send the messages to /api/chat)");
   }
+  for (const char* const key : {"width", "height", "steps"}) {  // of a picture that is made
+    if (fields.find(key) != nullptr) fields.refuse_unsupported(key, "making images");
+  }
   const std::optional<int64_t> top_logprobs = read_logprobs(fields, limits);
   take_overflow(fields);
   refuse_unknown(fields, "field of /api/generate");
@@ -338,6 +342,10 @@ Result<std::string> parse_ollama_show(std::string_view text, const RequestLimits
   const std::string* model = fields.text("model", kModelBytesMax);
   const std::string* const older = fields.text("name", kModelBytesMax);
   fields.boolean("verbose");  // there is no more to say
+  // In place of the model's own, which is shown all the same.
+  static_cast<void>(fields.text("system", kTextBytesMax));
+  static_cast<void>(fields.text("template", kTextBytesMax));
+  static_cast<void>(fields.object("options"));
   refuse_unknown(fields, "field of /api/show");
   if (model == nullptr) model = older;
   if (model == nullptr) fields.refuse("model", "'model' is missing");

@@ -63,6 +63,25 @@ TEST(OllamaRequest, DefaultsMayBeSaidAloud) {
   EXPECT_EQ(field_of(R"({"messages":[{"role":"user","content":"a"}],"shift":1})"), "shift");
 }
 
+// Ollama's own client declares them, and so programs send them.
+TEST(OllamaRequest, WhatItsClientsHaveIsKnown) {
+  EXPECT_EQ(field_of(R"({"messages":[{"role":"user","content":"a"}],"options":{"f16_kv":false,)"
+                     R"("logits_all":false,"embedding_only":false}})"),
+            "accepted");
+  for (const char* const key : {"width", "height", "steps"}) {
+    const auto request =
+        parse_ollama_generate(fmt::format(R"({{"prompt":"a","{}":8}})", key), {}, true);
+    ASSERT_FALSE(request.ok()) << key;
+    EXPECT_EQ(request.error().field, key);
+    EXPECT_NE(request.error().message.find("images"), std::string::npos) << key;
+  }
+  const auto shown =
+      parse_ollama_show(R"({"model":"m","system":"s","template":"t","options":{"seed":1}})", {});
+  ASSERT_TRUE(shown.ok()) << shown.error().message;
+  EXPECT_EQ(*shown, "m");
+  EXPECT_EQ(parse_ollama_show(R"({"model":"m","colour":1})", {}).error().field, "colour");
+}
+
 TEST(OllamaRequest, LogProbabilitiesAreAskedForInTheOthersWords) {
   EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":"a"}],"logprobs":true})"),
             R"({"stream":true,"logprobs":true,"top_logprobs":0,)"

@@ -72,11 +72,14 @@ constexpr DocumentedField kFields[] = {
     {"echo", kChanges, "", "boolean", "openai vllm sglang", "true"},
     {"embd_normalize", kChanges, "2", "integer", "llama.cpp", "1"},
     {"embed_dtype", kChanges, "float32", "string", "vllm", R"("float16")"},
+    // Of Ollama's runner until 2024, as f16_kv and logits_all.
+    {"embedding_only", kNone, "", "boolean", "ollama", "true"},
     {"embedding_types", kChanges, "", "array", "cohere", R"(["float"])"},
     {"enable_response_messages", kChanges, "", "boolean", "vllm", "true"},
     {"encoding_format", kChanges, "float", "string", "openai vllm sglang llama.cpp", R"("base64")"},
     {"endianness", kChanges, "native little", "string", "vllm", R"("big")"},
     {"extra_key", kNone, "", "string array", "sglang", R"("k")", "..1024"},
+    {"f16_kv", kNone, "", "boolean", "ollama", "true"},
     {"features", kChanges, "", "array object", "vllm", R"([{"a":1}])"},
     {"flat_logprobs", kChanges, "", "boolean", "vllm", "true"},
     {"format", kChanges, "", "string object", "ollama", R"("json")"},
@@ -125,6 +128,7 @@ constexpr DocumentedField kFields[] = {
     // Of beam search.
     {"length_penalty", kBeside, "", "number", "vllm", "1.5", "-100..100"},
     {"logit_bias", kText, "", "object array", "openai vllm sglang llama.cpp tgi", R"({"5":1})"},
+    {"logits_all", kNone, "", "boolean", "ollama", "true"},
     {"logits_processors", kChanges, "", "array", "vllm", R"(["a.b"])"},
     {"logprob_start_len", kChanges, "-1", "integer array", "sglang", "0"},
     {"logprob_token_ids", kChanges, "", "array", "vllm", "[72]"},
@@ -168,6 +172,7 @@ constexpr DocumentedField kFields[] = {
     {"multimodal_data", kChanges, "", "array", "llama.cpp", R"(["x"])"},
     {"n", kText, "1", "integer", "openai vllm sglang llama.cpp tgi", "2"},
     {"n_cache_reuse", kNone, "", "integer", "llama.cpp", "16", "0..2147483647"},
+    {"n_cmpl", kText, "1", "integer", "llama.cpp", "2"},
     // Nothing is shifted out of the context, as n_keep.
     {"n_discard", kNone, "", "integer", "llama.cpp", "16", "0..2147483647"},
     {"n_indent", kChanges, "0", "integer", "llama.cpp", "2"},

@@ -77,6 +77,18 @@ void rename(const Fields& parameters, TextRequest::Form form,
   });
 }
 
+// Of anything else the other parser would make several prompts.
+void check_ids(const Fields& fields, const Json::Array& ids) {
+  for (size_t i = 0; i < ids.size() && !fields.failed(); ++i) {
+    if (exact_integer(ids[i])) continue;
+    const std::string item = item_path("input_ids", i);
+    if (ids[i].is_array()) {
+      return fields.refuse_unsupported("input_ids", "several prompts in one request");
+    }
+    fields.refuse(item, fmt::format("'{}' must be a token id, not {}", item, ids[i].kind_name()));
+  }
+}
+
 // TGI samples where something of sampling is said, and takes the likeliest token elsewhere.
 void choose_greedy(const Fields& parameters, Json& body) {
   const bool samples = parameters.boolean("do_sample").value_or(false);
@@ -87,7 +99,8 @@ void choose_greedy(const Fields& parameters, Json& body) {
 }
 
 Result<TextRequest> parse_tgi(const Fields& fields) {
-  TextRequest request{.form = TextRequest::Form::kTgi, .parameters = "parameters"};
+  TextRequest request{
+      .form = TextRequest::Form::kTgi, .parameters = "parameters", .prompt = "inputs"};
   Json body{Json::Object{}};
   const std::string* const inputs = fields.text("inputs", kTextBytesMax);
   if (inputs != nullptr) body.set("prompt", *inputs);
@@ -114,7 +127,8 @@ Result<TextRequest> parse_tgi(const Fields& fields) {
 }
 
 Result<TextRequest> parse_sglang(const Fields& fields) {
-  TextRequest request{.form = TextRequest::Form::kSglang, .parameters = "sampling_params"};
+  TextRequest request{
+      .form = TextRequest::Form::kSglang, .parameters = "sampling_params", .prompt = "text"};
   Json body{Json::Object{}};
   const Json* const text = fields.find("text");
   const Json* const ids = fields.find("input_ids");
@@ -123,8 +137,8 @@ Result<TextRequest> parse_sglang(const Fields& fields) {
   }
   if (const std::string* one = fields.text("text", kTextBytesMax)) body.set("prompt", *one);
   if (const Json* array = fields.array("input_ids", kTextBytesMax)) {
-    const bool several = !array->as_array().empty() && array->as_array().front().is_array();
-    if (several) fields.refuse_unsupported("input_ids", "several prompts in one request");
+    request.prompt = "input_ids";
+    check_ids(fields, array->as_array());
     body.set("prompt", *array);
   }
   if (const std::string* model = fields.text("model", 512)) body.set("model", *model);
@@ -143,11 +157,12 @@ Result<TextRequest> parse_sglang(const Fields& fields) {
   // As it is here anyway.
   static_cast<void>(parameters.boolean("spaces_between_special_tokens"));
   rename(parameters, request.form, kIgnored, body);
+  static_cast<void>(fields.boolean("log_metrics"));  // no answer is another one
   static constexpr std::string_view kHarmless[] = {
-      "return_logprob", "log_metrics", "return_text_in_logprobs", "return_hidden_states"};
+      "return_logprob", "top_logprobs_num", "return_text_in_logprobs", "return_hidden_states"};
   fields.unread([&](const std::string& key, const Json& value) {
     if (std::ranges::find(kHarmless, key) != std::end(kHarmless) && asks_for_nothing(value)) return;
-    if (key == "log_metrics") return;
+    if (key == "logprob_start_len" && value == Json(int64_t{-1})) return;
     fields.refuse_unsupported(key.substr(0, 64), "this field");
   });
   request.body = body.dump();
@@ -166,18 +181,25 @@ Result<TextRequest> parse_llama_completion(std::string_view text, const RequestL
   const Json* const prompt = fields.find("prompt");
   const bool several = prompt != nullptr && prompt->is_array() && !prompt->as_array().empty() &&
                        !prompt->as_array().front().is_number();
-  if (several) fields.refuse_unsupported("prompt", "several prompts, or texts among tokens");
-  const auto count = fields.integer("n", {.low = 1, .high = kTokensMax});
-  if (count.value_or(1) > 1) fields.refuse_unsupported("n", "more than 1");
+  if (several) fields.refuse_unsupported("prompt", "a list of anything but token ids");
+  bool says_length = false;
+  for (const char* const name :
+       {"n_predict", "num_predict", "max_tokens", "max_completion_tokens"}) {
+    const Json* const length = fields.find(name);
+    says_length = says_length || length != nullptr;
+    if (length != nullptr && *length == Json(0)) fields.refuse_unsupported(name, "a length of 0");
+  }
+  for (const char* const name : {"n", "n_cmpl"}) {
+    const auto count = fields.integer(name, {.low = 1, .high = kTokensMax});
+    if (count.value_or(1) > 1) fields.refuse_unsupported(name, "more than 1");
+  }
   if (complaint) return std::move(*complaint);
   Json body = json;
   std::erase_if(body.as_object(), [](const Json::Member& member) {
-    return member.key == "return_tokens" || member.key == "timings_per_token" || member.key == "n";
+    static constexpr std::string_view kRead[] = {"return_tokens", "timings_per_token", "n",
+                                                 "n_cmpl"};
+    return std::ranges::find(kRead, member.key) != std::end(kRead);
   });
-  static constexpr std::string_view kLengths[] = {"n_predict", "num_predict", "max_tokens",
-                                                  "max_completion_tokens"};
-  const bool says_length = std::ranges::any_of(
-      kLengths, [&](std::string_view key) { return body.find(key) != nullptr; });
   if (!says_length) body.set("n_predict", int64_t{-1});  // as many as fit
   request.body = body.dump();
   return request;
@@ -217,8 +239,9 @@ Error named_as_given(const TextRequest& request, Error error) {
   if (request.form == TextRequest::Form::kLlamaCpp) return error;
   const std::string quoted = "'" + error.field + "'";
   std::string theirs;
-  if (error.field == "prompt") {
-    theirs = request.form == TextRequest::Form::kTgi ? "inputs" : "text";
+  constexpr std::string_view kPrompt = "prompt";
+  if (error.field == kPrompt || error.field.starts_with("prompt[")) {
+    theirs = request.prompt + error.field.substr(kPrompt.size());
   }
   for (const Renamed& one : renamed(request.form)) {
     if (one.ours == error.field) theirs = fmt::format("{}.{}", request.parameters, one.theirs);

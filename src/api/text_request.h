@@ -19,6 +19,7 @@ struct TextRequest {
   bool shows_prompt = false;   // TGI's "return_full_text"
   bool shows_tokens = false;   // llama.cpp's "return_tokens"
   std::string parameters;      // the object that its fields came from: "parameters"; empty: none
+  std::string prompt;          // what the caller names it: "inputs"; empty: "prompt"
 };
 
 // Errors: kInvalidArgument, kUnsupported, with the field's path.

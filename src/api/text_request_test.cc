@@ -22,6 +22,9 @@ TEST(TextRequest, LlamasIsACompletionsWithAnotherLength) {
   EXPECT_EQ(llama(R"({"prompt":[1,2],"n_predict":3})"), R"({"prompt":[1,2],"n_predict":3})");
   EXPECT_EQ(llama(R"({"prompt":["a","b"]})"), "prompt");
   EXPECT_EQ(llama(R"({"prompt":"a","n":2})"), "n");
+  EXPECT_EQ(llama(R"({"prompt":"a","n_cmpl":2})"), "n_cmpl");
+  EXPECT_EQ(llama(R"({"prompt":"a","n":1,"n_cmpl":1})"), R"({"prompt":"a","n_predict":-1})");
+  EXPECT_EQ(llama(R"({"prompt":"a","max_tokens":0})"), "max_tokens");
 }
 
 TEST(TextRequest, TgisTakesTheLikeliestTokenUnlessItSaysHowToSample) {
@@ -43,6 +46,15 @@ TEST(TextRequest, SglangsBySamplingParams) {
   EXPECT_EQ(generate(R"({"input_ids":[1,2],"stream":true,"return_logprob":false})"),
             R"({"prompt":[1,2],"stream":true,"max_tokens":128})");
   EXPECT_EQ(generate(R"({"input_ids":[[1],[2]]})"), "input_ids");
+  EXPECT_EQ(generate(R"({"input_ids":["a","b"]})"), "input_ids[0]") << "two prompts";
+  EXPECT_EQ(generate(R"({"input_ids":[1,2.5]})"), "input_ids[1]");
+  EXPECT_EQ(generate(R"({"text":"a","top_logprobs_num":0,"logprob_start_len":-1,)"
+                     R"("log_metrics":true})"),
+            R"({"prompt":"a","stream":false,"max_tokens":128})")
+      << "its defaults";
+  EXPECT_EQ(generate(R"({"text":"a","top_logprobs_num":2})"), "top_logprobs_num");
+  EXPECT_EQ(generate(R"({"text":"a","logprob_start_len":0})"), "logprob_start_len");
+  EXPECT_EQ(generate(R"({"text":"a","log_metrics":"zork"})"), "log_metrics");
   EXPECT_EQ(generate(R"({"text":["a","b"]})"), "text");
   EXPECT_EQ(generate(R"({"text":"a","input_ids":[1]})"), "input_ids");
   EXPECT_EQ(generate(R"({"text":"a","return_logprob":true})"), "return_logprob");
@@ -51,14 +63,19 @@ TEST(TextRequest, SglangsBySamplingParams) {
 }
 
 TEST(TextRequest, ErrorsNameTheFieldAsItWasGiven) {
-  TextRequest request{.form = TextRequest::Form::kTgi, .parameters = "parameters"};
+  TextRequest request = parse_any_generate(R"({"inputs":"a"})", {}).value();
   const auto field = [&](const char* ours) {
     return named_as_given(request, {ErrorCode::kInvalidArgument, "", ours}).field;
   };
   EXPECT_EQ(field("max_tokens"), "parameters.max_new_tokens");
   EXPECT_EQ(field("prompt"), "inputs");
-  request.form = TextRequest::Form::kSglang;
-  request.parameters = "sampling_params";
+  request = parse_any_generate(R"({"input_ids":[1]})", {}).value();
+  EXPECT_EQ(field("prompt"), "input_ids");
+  EXPECT_EQ(named_as_given(request, {ErrorCode::kInvalidArgument, "'prompt[1]' must", "prompt[1]"})
+                .message,
+            "'input_ids[1]' must");
+  request = parse_any_generate(R"({"text":"a"})", {}).value();
+  EXPECT_EQ(field("prompt"), "text");
   EXPECT_EQ(field("min_tokens"), "sampling_params.min_new_tokens");
   EXPECT_EQ(
       named_as_given(request, {ErrorCode::kInvalidArgument, "'top_p' must be", "top_p"}).message,

@@ -6,11 +6,23 @@
 #include "api/json_object.h"
 #include "api/token_ids.h"
 #include "base/json_writer.h"
+#include "base/utf8.h"
 
 namespace pelton::api {
 namespace {
 
 constexpr size_t kModelBytesMax = 512;
+
+// A token may end amid a character: its bytes, then.
+void write_piece(base::JsonWriter& writer, const std::string& piece) {
+  if (base::is_valid_utf8(piece)) {
+    writer.string(piece);
+    return;
+  }
+  writer.begin_array();
+  for (const char byte : piece) writer.integer(static_cast<unsigned char>(byte));
+  writer.end_array();
+}
 
 }  // namespace
 
@@ -108,7 +120,9 @@ std::string llama_tokenize_body(const Tokenized& tokenized) {
       continue;
     }
     writer.begin_object().key("id").integer(tokenized.tokens[i]);
-    writer.key("piece").string((*tokenized.texts)[i]).end_object();
+    writer.key("piece");
+    write_piece(writer, (*tokenized.texts)[i]);
+    writer.end_object();
   }
   writer.end_array().end_object();
   return body;

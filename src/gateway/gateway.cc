@@ -119,6 +119,14 @@ bool is_foreign(const GatewayConfig& config, const std::string& pool) {
   return found != nullptr && found->is_foreign();
 }
 
+// Ready or not: a worker that is away has files and batches of its own all the same.
+bool has_several_workers(const Fleet& fleet, const std::string& pool) {
+  const std::vector<Fleet::Row> rows = fleet.rows();
+  return std::ranges::count_if(rows, [&](const Fleet::Row& row) {
+           return row.pool == pool && row.kind != WorkerKind::kRegion && cluster::decodes(row.role);
+         }) > 1;
+}
+
 bool asks_why(const net::HttpRequest& request, const Asker& asker) {
   return asker.scope != nullptr && asker.scope->may_explain && request.method == "POST" &&
          is_explained_path(request.path) && request.headers.get("x-pelton-explain") == "1";
@@ -423,11 +431,15 @@ void Gateway::start_relay(const std::shared_ptr<Relay::Request>& request,
 
 std::optional<api::ApiError> Gateway::unanswerable(const net::HttpRequest& request,
                                                    const std::string& pool, bool wakes) const {
-  if (is_list_of_workers_own(request) && fleet_.supply(pool).ready > 1) {
+  if (is_list_of_workers_own(request) && has_several_workers(fleet_, pool)) {
     return lists_are_workers_own();
   }
   if (fleet_.supply(pool).ready > 0) return std::nullopt;
   // As a worker would refuse it, were there one.
+  const Config settings = config();
+  const PoolConfig* const of = pool_named(settings->config, pool);
+  const bool is_text_alone = of != nullptr && !of->is_foreign() && !of->media.any();
+  if (auto missing = is_text_alone ? modality_missing(request.path) : std::nullopt) return missing;
   if (lacks_its_body(request)) return api::api_error(Json::parse(request.body).error());
   if (!wakes && gate_of(pool)) return no_replica_for_this();
   return std::nullopt;

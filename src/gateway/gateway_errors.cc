@@ -1,5 +1,9 @@
 #include "gateway/gateway_errors.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 namespace pelton::gateway {
 
 api::ApiError loop_detected() {
@@ -47,6 +51,20 @@ api::ApiError lists_are_workers_own() {
       .type = "invalid_request_error",
       .param = {},
       .code = "not_supported"};
+}
+
+std::optional<api::ApiError> modality_missing(std::string_view path) {
+  constexpr std::string_view kMissing[] = {"/v1/images/", "/v1/videos", "/v1/moderations",
+                                           "/v1/realtime"};
+  const bool is_missing = std::ranges::any_of(
+      kMissing, [&](std::string_view begin) { return path.starts_with(begin); });
+  if (!is_missing) return std::nullopt;
+  return api::ApiError{
+      .status = 501,
+      .message = fmt::format("{} is not answered here: no worker of this pool makes that", path),
+      .type = "invalid_request_error",
+      .param = {},
+      .code = "modality_not_supported"};
 }
 
 }  // namespace pelton::gateway

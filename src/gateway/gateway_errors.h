@@ -1,6 +1,9 @@
 // What a gateway refuses by itself, before any worker is asked. Pure.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "api/error.h"
 
 namespace pelton::gateway {
@@ -13,5 +16,7 @@ api::ApiError no_worker_in_region();
 api::ApiError region_not_allowed(const Error& why);
 api::ApiError no_replica_for_this();
 api::ApiError lists_are_workers_own();
+// 501, as each of Pelton's workers answers a path of pictures, judgements and sound; none: another.
+std::optional<api::ApiError> modality_missing(std::string_view path);
 
 }  // namespace pelton::gateway

@@ -212,7 +212,7 @@ TEST(DocumentedFields, D6_names_and_defaults_of_other_servers) {
   EXPECT_EQ(refused(path, chat + R"("max_tokens":0})"), "max_tokens");
   EXPECT_EQ(refused(path, chat + R"("repeat_penalty":0})"), "repeat_penalty");
   EXPECT_EQ(refused(path, chat + R"("truncate_prompt_tokens":0})"), "truncate_prompt_tokens");
-  EXPECT_EQ(refused(path, chat + R"("logit_bias":[[1,2]]})"), "logit_bias");
+  EXPECT_EQ(refused(path, chat + R"("logit_bias":[["a",2]]})"), "logit_bias[0]");
   EXPECT_EQ(refused(path, chat + R"("bad_words":[""]})"), "bad_words[0]");
   EXPECT_EQ(refused(path, chat + R"("allowed_token_ids":[]})"), "allowed_token_ids");
   // Anthropic's must say how many.

@@ -385,6 +385,22 @@ TEST_P(DocumentedObjects, A29_what_is_taken_and_not_read_is_of_its_type) {
   }
 }
 
+// What a server has written itself is no unknown word to it, be it ever so strict.
+TEST(DocumentedItems, CallsOfBuiltInToolsMayComeBack) {
+  ServerFixture fixture(kScript, {.model = [](ServedModel& model) {
+                          model.unknown_fields = api::UnknownFields::kRefuse;
+                        }});
+  const net::HttpResponse response = fixture.post(
+      "/v1/responses",
+      R"({"store":false,"input":[{"role":"user","content":"hi"},{"type":"code_interpreter_call",)"
+      R"("id":"ci_1","status":"completed","container_id":"c","code":"1","outputs":null},)"
+      R"({"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search"}}]})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  for (const char* const member : {"[1].container_id", "[1].code", "[2].action"}) {
+    EXPECT_THAT(warnings_of(response), HasSubstr(fmt::format("input{} ignored", member)));
+  }
+}
+
 TEST_P(DocumentedObjects, D6_no_other_member_is_dropped_silently) {
   using Effect = DocumentedField::Effect;
   for (const DocumentedObject& object : api::documented_objects(GetParam())) {

@@ -240,6 +240,10 @@ TEST_F(ModelSleepTest, KeepAliveSaysHowLongItStays) {
   // Whoever is refused has woken it, and does not say for how long.
   EXPECT_EQ(state_of("a"), State::kServing);
   EXPECT_EQ(gone_, 3);
+  const net::HttpResponse ollamas =
+      fixture_.post("/api/generate", R"({"model":"a","keep_alive":0})");
+  EXPECT_NE(ollamas.body.find(R"("done_reason":"unload")"), std::string::npos) << ollamas.body;
+  wait_until_asleep("a", 4);
 }
 
 TEST_F(ModelSleepTest, ANegativeKeepAliveIsForEver) {

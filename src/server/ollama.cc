@@ -162,9 +162,10 @@ class OllamaGeneration final : public ModelRequest {
     return error;
   }
 
-  // It is in memory by now.
+  // It is in memory by now, and stays there where models do not sleep, whatever is asked.
   void send_loaded(const Call& call, Services& services) {
-    const api::OllamaEnd end{.reason = asked_.unloads ? "unload" : "load", .timings = {}};
+    const bool goes = asked_.unloads && call.model->state->on_idle != nullptr;
+    const api::OllamaEnd end{.reason = goes ? "unload" : "load", .timings = {}};
     std::string body;
     api::append_ollama_object(head_.head, services.clock.unix_ms(), {}, &end, body);
     call.send(json_reply(std::move(body)));

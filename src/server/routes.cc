@@ -23,12 +23,6 @@ namespace {
 using Access = Endpoint::Access;
 using api::FieldTable;
 
-bool fits(std::string_view pattern, std::string_view path) {
-  if (!pattern.ends_with('*')) return pattern == path;
-  pattern.remove_suffix(1);
-  return path.size() > pattern.size() && path.starts_with(pattern);
-}
-
 // A parser reads its fields even of an empty object, and complains of what is missing.
 template <auto parse>
 void note_fields(FieldTable& table) {
@@ -768,19 +762,6 @@ std::string endpoint_listing() {
     text.append(endpoint.path).append("\n");
   }
   return text;
-}
-
-EndpointMatch find_endpoint(std::string_view method, std::string_view path) {
-  // A HEAD is a GET whose body stays here; net/ sees to that.
-  const std::string_view wanted = method == "HEAD" ? "GET" : method;
-  EndpointMatch match;
-  for (const Endpoint& endpoint : endpoints()) {
-    if (!fits(endpoint.path, path)) continue;
-    if (endpoint.method == wanted) return {.endpoint = &endpoint, .allowed_methods = {}};
-    if (!match.allowed_methods.empty()) match.allowed_methods += ", ";
-    match.allowed_methods += endpoint.method == "GET" ? "GET, HEAD" : endpoint.method;
-  }
-  return match;
 }
 
 }  // namespace pelton::server

@@ -109,8 +109,30 @@ TEST(StoredResponses, UnknownOnesAreToldApart) {
   EXPECT_EQ(error.string("param"), "previous_response_id");
   EXPECT_EQ(fixture.get("/v1/responses/resp_none").status, 404);
   EXPECT_EQ(fixture.get("/v1/responses/resp_none/input_items").status, 404);
-  for (const char* name : {"compact", "x/y/z", "a%2Fb"}) {
-    EXPECT_EQ(fixture.post("/v1/responses/" + std::string(name), "{}").status, 404) << name;
+  EXPECT_EQ(fixture.post("/v1/responses/x/y/z", "{}").status, 404);
+}
+
+// A path below a stored thing's has methods of its own.
+TEST(StoredResponses, AMethodThatThePathLacksIsNoUnknownAddress) {
+  ServerFixture fixture(kScript, {});
+  struct Wrong {
+    const char* method;
+    const char* path;
+    const char* allowed;
+  };
+  for (const auto& [method, path, allowed] : {
+           Wrong{"GET", "/v1/batches/x/cancel", "POST"},
+           Wrong{"PUT", "/v1/batches/x/cancel", "POST"},
+           Wrong{"POST", "/v1/batches/x", "GET, HEAD"},
+           Wrong{"DELETE", "/v1/files/x/content", "GET, HEAD"},
+           Wrong{"GET", "/v1/responses/x/cancel", "POST"},
+           Wrong{"DELETE", "/v1/responses/x/input_items", "GET, HEAD"},
+           Wrong{"POST", "/v1/responses/compact", "GET, HEAD, DELETE"},
+           Wrong{"PUT", "/v1/models/org/alias", "GET, HEAD"},
+       }) {
+    const net::HttpResponse response = send(fixture, method, path, "");
+    EXPECT_EQ(response.status, 405) << method << path;
+    EXPECT_EQ(response.headers.get("Allow"), allowed) << method << path;
   }
 }
 

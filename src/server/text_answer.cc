@@ -52,6 +52,8 @@ void TextAnswer::end(size_t, const engine::StreamEnd& end) {
   access::GenerationFacts facts;
   add_answer(facts, end);
   end_.timings = timings_of(facts);
+  // Behind a stop string another one may have been sampled, which is no part of the answer.
+  end_.timings.output_tokens = end_.output_tokens;
 }
 
 bool TextAnswer::waits_for_end() const {

@@ -103,8 +103,8 @@ class TextGeneration final : public ModelRequest {
   }
   // What a completion's own answer has and these have not.
   std::optional<api::ApiError> refused() const {
-    const auto unsupported = [](const char* field) {
-      return api::api_error({ErrorCode::kUnsupported,
+    const auto unsupported = [this](const char* field) {
+      return in_their_words({ErrorCode::kUnsupported,
                              fmt::format("'{}' is not supported here (see /v1/completions)", field),
                              field});
     };
@@ -113,8 +113,12 @@ class TextGeneration final : public ModelRequest {
     if (request_->echo) return unsupported("echo");
     if (!request_->suffix.empty()) return unsupported("suffix");
     if (fields.prompt_logprobs) return unsupported("prompt_logprobs");
-    if (fields.n > 1) return unsupported("n");
-    if (fields.max_tokens == 0) return unsupported("n_predict");
+    // TGI's tokens have theirs.
+    if (asked_.form == Form::kLlamaCpp && request_->logprobs >= 0) return unsupported("logprobs");
+    if (fields.return_token_ids) return unsupported("return_token_ids");
+    if (fields.tokens_as_ids) return unsupported("return_tokens_as_token_ids");
+    if (fields.n > 1) return unsupported("best_of");  // more than one would be made
+    if (fields.max_tokens == 0) return unsupported("max_tokens");
     return std::nullopt;
   }
   std::unique_ptr<TextWriter> writer() {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "server/server_fixture.h"
+#include "server/text_writers.h"
 
 namespace pelton::server {
 namespace {
@@ -69,6 +70,29 @@ TEST_F(TextRoutes, LlamasCompletion) {
   EXPECT_EQ(field(ask("/completion", R"({"prompt":["a","b"]})", 400)), "prompt");
   EXPECT_EQ(field(ask("/completion", R"({"prompt":"a","temperature":9})", 400)), "temperature");
   EXPECT_EQ(field(ask("/completion", R"({"prompt":"a","n_predict":0})", 400)), "n_predict");
+  EXPECT_EQ(field(ask("/completion", R"({"prompt":"a","best_of":3})", 400)), "best_of");
+  // What only a completion's own answer has.
+  for (const char* const name : {"logprobs", "return_token_ids", "return_tokens_as_token_ids"}) {
+    const bool counts = std::string_view(name) == "logprobs";
+    const std::string body =
+        fmt::format(R"({{"prompt":"a","{}":{}}})", name, counts ? "3" : "true");
+    EXPECT_EQ(field(ask("/completion", body, 400)), name);
+  }
+  EXPECT_EQ(ask("/completion", R"({"prompt":"Once","logprobs":false})").string("content"), kText);
+}
+
+// The engine hears of the stop string when it has sampled on.
+TEST_F(TextRoutes, WhatComesBehindAStopStringIsNotCounted) {
+  const auto model = fixture_.server().services().catalogue.only();
+  TextAnswer answer(*model, {.stop = {.strings = {"b"}}}, llama_writer({}));
+  const std::vector<TokenId> tokens = model->tokenizer.encode("ab");
+  for (const TokenId token : tokens) answer.push(0, {.token = token});
+  const int sampled = static_cast<int>(tokens.size());
+  answer.end(0, {.output_tokens = sampled + 1});
+  const Json body = parsed(answer.whole_body());
+  EXPECT_EQ(body.string("stop_type"), "word");
+  EXPECT_EQ(body.integer("tokens_predicted"), sampled);
+  EXPECT_EQ(body.find("timings")->integer("predicted_n"), sampled);
 }
 
 TEST_F(TextRoutes, TgisGenerate) {
@@ -92,6 +116,8 @@ TEST_F(TextRoutes, TgisGenerate) {
   }
   EXPECT_EQ(field(ask("/generate", R"({"inputs":"a","parameters":{"temperature":9}})", 400)),
             "parameters.temperature");
+  EXPECT_EQ(field(ask("/generate", R"({"inputs":"a","parameters":{"max_new_tokens":0}})", 400)),
+            "parameters.max_new_tokens");
 }
 
 // With the seed that an answer names, be it given or drawn, the same answer comes again.
@@ -159,6 +185,9 @@ TEST_F(TextRoutes, SglangsGenerate) {
     before = event.string("text")->size();
   }
   EXPECT_EQ(events.back().string("text"), kText);
+  EXPECT_EQ(field(ask("/generate", R"({"input_ids":["Once","Twice"]})", 400)), "input_ids[0]");
+  EXPECT_EQ(field(ask("/generate", R"({"input_ids":[7,999999]})", 400)), "input_ids[1]");
+  EXPECT_EQ(field(ask("/generate", R"({"input_ids":[]})", 400)), "input_ids");
 }
 
 TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
@@ -176,6 +205,15 @@ TEST_F(TextRoutes, WhatLlamasClientsAskBeside) {
   std::string text;
   for (const Json& piece : pieces.find("tokens")->as_array()) text += *piece.string("piece");
   EXPECT_EQ(text, "Once upon");
+  // What is no text by itself comes as its bytes, so that nothing of it is lost.
+  const Json parts = ask("/tokenize", R"({"content":"é","with_pieces":true})");
+  std::string bytes;
+  for (const Json& part : parts.find("tokens")->as_array()) {
+    const Json& piece = *part.find("piece");
+    ASSERT_TRUE(piece.is_array()) << "the tiny tokenizer has no é";
+    for (const Json& byte : piece.as_array()) bytes += static_cast<char>(byte.as_integer());
+  }
+  EXPECT_EQ(bytes, "é");
   for (const char* const two :
        {R"({"content":"a","prompt":"b"})", R"({"content":"a","messages":[]})"}) {
     const Json refused = ask("/tokenize", two, 400);
