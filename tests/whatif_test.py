@@ -20,7 +20,7 @@ FLEET = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--inp
 
 
 def pelton(*words, code=0, out=False):
-    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=900 if FULL else 200, check=False, text=True)
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=1800 if FULL else 200, check=False, text=True)
     assert done.returncode == code, (words, done.returncode, done.stderr, done.stdout[-500:])
     return done.stdout if code == 0 or out else done.stderr
 
