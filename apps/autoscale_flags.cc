@@ -142,8 +142,12 @@ Result<gateway::ScalingConfig> read_scale_config(const std::string& file, const 
                          near ? "; did you mean '" + *near + "'?" : ""));
 }
 
-Result<void> set_scale_key(const std::string& setting, const std::string& pool,
-                           const std::string& flag, gateway::ScalingConfig& scaling) {
+namespace {
+
+// One of them as the key of [pool.scale] that it is.
+Result<cli::TomlMember> read_scale_key(const std::string& setting, const std::string& pool,
+                                       const std::string& flag,
+                                       const gateway::ScalingConfig& scaling) {
   const auto bad = [&](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} {} {}", flag, setting, what),
                  flag.substr(2)};
@@ -170,10 +174,28 @@ Result<void> set_scale_key(const std::string& setting, const std::string& pool,
   Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, flag);
   if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), flag);
   if (!tree.ok() || tree->members.size() != 1) return bad("has a value that is none");
-  if (key == "schedules") scaling.policy.schedules.clear();
-  const std::string file = flag + " " + setting;
+  return std::move(tree->members.front());
+}
+
+}  // namespace
+
+Result<void> set_scale_keys(const std::vector<std::string>& settings, const std::string& pool,
+                            const std::string& flag, gateway::ScalingConfig& scaling) {
+  if (settings.empty()) return {};
+  cli::TomlNode tree;
+  tree.kind = cli::TomlNode::Kind::kTable;
+  tree.line = 1;
+  std::string file = flag;  // its place in messages
+  for (const std::string& setting : settings) {
+    TRY_ASSIGN(cli::TomlMember member, read_scale_key(setting, pool, flag, scaling));
+    std::erase_if(tree.members, [&](const auto& one) { return one.name == member.name; });
+    if (member.name == "schedules") scaling.policy.schedules.clear();
+    file += " " + setting;
+    tree.members.push_back(std::move(member));
+  }
+  // Read at once: what one of them allows may need another.
   const Result<void> read =
-      gateway::read_scale(gateway::ConfigTable(*tree, "[pool.scale]", file), scaling);
+      gateway::read_scale(gateway::ConfigTable(tree, "[pool.scale]", file), scaling);
   if (read.ok()) return {};
   return Error{ErrorCode::kInvalidArgument, read.error().message, flag.substr(2)};
 }

@@ -30,9 +30,10 @@ Result<std::vector<simulator::StartPhase>> parse_start_phases(const std::string&
 // Errors: kBadConfig, kInvalidArgument.
 Result<gateway::ScalingConfig> read_scale_config(const std::string& file, const std::string& pool);
 
-// "pool.NAME.KEY=VALUE" or "KEY=VALUE": a key of [pool.scale] over what `scaling` has. `pool`:
-// whose it is; `flag`: what gave it. Errors: kInvalidArgument, with the nearest key.
-Result<void> set_scale_key(const std::string& setting, const std::string& pool,
-                           const std::string& flag, gateway::ScalingConfig& scaling);
+// "pool.NAME.KEY=VALUE" or "KEY=VALUE" each: keys of [pool.scale] over what `scaling` has, in any
+// order (of one key the last counts). `pool`: whose they are; `flag`: what gave them. Errors:
+// kInvalidArgument, with the nearest key.
+Result<void> set_scale_keys(const std::vector<std::string>& settings, const std::string& pool,
+                            const std::string& flag, gateway::ScalingConfig& scaling);
 
 }  // namespace pelton::apps

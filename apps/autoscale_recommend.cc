@@ -56,10 +56,11 @@ Result<gateway::ScalingConfig> base_scaling(const cli::Arguments& arguments, con
 
 Result<gateway::ScalingConfig> with_settings(gateway::ScalingConfig scaling,
                                              const Settings& settings, const std::string& pool) {
+  std::vector<std::string> words;
   for (const auto& [key, value] : settings) {
-    if (value == kAsItIs) continue;
-    TRY(set_scale_key(fmt::format("{}={}", key, value), pool, "--vary", scaling));
+    if (value != kAsItIs) words.push_back(fmt::format("{}={}", key, value));
   }
+  TRY(set_scale_keys(words, pool, "--vary", scaling));
   if (!scaling.is_advised_only) return scaling;
   return Error{ErrorCode::kInvalidArgument, "mode = advise: nothing would be done", "vary"};
 }

@@ -18,47 +18,79 @@ namespace {
 
 constexpr size_t kResultBytesMax = size_t{256} << 20;
 
-// The runs of a sweep that `pelton simulate --scenario NAME --json FILE` has played, by the names
-// that load tests give their figures. Empty: it is no such file.
-std::vector<report::NamedResult> sweep_results(const Json& json, const std::string& file) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"output_tokens_per_s", "output_throughput"},
-      {"late", "late"},
-      {"replica_hours", "replica_hours"}};
-  constexpr std::pair<const char*, const char*> kSeconds[] = {{"ttft_p50_s", "median_ttft_ms"},
-                                                              {"ttft_p99_s", "p99_ttft_ms"}};
+// What `pelton simulate` calls a figure of a fleet, beside the name that load tests give it. Those
+// of several seeds have the names of their table.
+struct FleetName {
+  const char* theirs;
+  const char* of_seeds;
+  const char* ours;
+  double factor = 1;
+};
+constexpr FleetName kNames[] = {{"output_tokens_per_s", "output tokens/s", "output_throughput"},
+                                {"ttft_p50_s", "TTFT p50, s", "median_ttft_ms", 1000},
+                                {"ttft_p99_s", "TTFT p99, s", "p99_ttft_ms", 1000},
+                                {"late", nullptr, "late"},
+                                {nullptr, "late, %", "late_percent"},
+                                {nullptr, "lost, %", "lost_percent"},
+                                {"replica_hours", "replica-hours", "replica_hours"}};
+
+// Of one run, or the means of a year's runs. What is not known is left out.
+Json of_fleet(const Json& figures) {
+  Json result(Json::Object{});
+  for (const FleetName& name : kNames) {
+    if (name.theirs == nullptr) continue;
+    const std::optional<double> figure = figures.number(name.theirs);
+    if (figure) result.set(name.ours, *figure * name.factor);
+  }
+  const std::optional<double> lost = figures.number("lost");
+  if (lost) result.set("failed", *lost + figures.number("left").value_or(0));
+  return result;
+}
+
+// The means of several seeds.
+Json of_seeds(const Json& figures) {
+  Json result(Json::Object{});
+  for (const FleetName& name : kNames) {
+    const Json* const figure = name.of_seeds == nullptr ? nullptr : figures.find(name.of_seeds);
+    const std::optional<double> mean = figure == nullptr ? std::nullopt : figure->number("mean");
+    if (mean) result.set(name.ours, *mean * name.factor);
+  }
+  return result;
+}
+
+// What `pelton simulate --json FILE` writes of a sweep, of several seeds and of a year, and
+// `pelton whatif --json FILE` of its runs, by the names that load tests give their figures. Empty:
+// it is no such file.
+std::vector<report::NamedResult> fleet_results(const Json& json, const std::string& file) {
   std::vector<report::NamedResult> results;
+  const std::string group = std::filesystem::path(file).stem().string();
+  const Json* const figures = json.find("figures");
+  if (figures != nullptr && json.number("seeds")) {
+    results.push_back({.name = group, .group = group, .json = of_seeds(*figures)});
+  } else if (figures != nullptr && json.find("availability") != nullptr) {
+    results.push_back({.name = group, .group = group, .json = of_fleet(*figures)});
+  }
   const Json* const runs = json.find("runs");
-  if (!json.string("scenario") || runs == nullptr || !runs->is_array()) return results;
+  if (runs == nullptr || !runs->is_array()) return results;
   for (const Json& run : runs->as_array()) {
-    const Json* const figures = run.find("figures");
-    const std::optional<double> value = run.number("value");
-    if (figures == nullptr || !value) return {};
-    Json result(Json::Object{});
-    for (const auto& [theirs, ours] : kNames) {
-      if (const auto figure = figures->number(theirs)) result.set(ours, *figure);
-    }
-    for (const auto& [theirs, ours] : kSeconds) {
-      if (const auto figure = figures->number(theirs)) result.set(ours, *figure * 1000);
-    }
-    const double failed = figures->number("lost").value_or(0) + figures->number("left").value_or(0);
-    result.set("failed", failed);
-    const std::string group = std::filesystem::path(file).stem().string();
-    results.push_back(
-        {.name = fmt::format("{} {:g}", group, *value), .group = group, .json = std::move(result)});
+    const Json* const its = run.find("figures");
+    const std::optional<double> value = run.number("value");  // of a sweep
+    const std::string name = value ? fmt::format("{:g}", *value) : run.string("name").value_or("");
+    if (its == nullptr || name.empty()) return {};
+    results.push_back({.name = group + " " + name, .group = group, .json = of_fleet(*its)});
   }
   return results;
 }
 
-// One result, or one in each line, as --append-result writes them; or a sweep's.
+// One result, or one in each line, as --append-result writes them; or those of a fleet.
 Result<void> read_results(std::string_view text, const std::string& file,
                           std::vector<report::NamedResult>& results) {
   const Result<Json> whole = Json::parse(text);
   const bool is_one = whole.ok();
   if (is_one) {
-    std::vector<report::NamedResult> sweep = sweep_results(*whole, file);
-    std::ranges::move(sweep, std::back_inserter(results));
-    if (!sweep.empty()) return {};
+    std::vector<report::NamedResult> fleets = fleet_results(*whole, file);
+    std::ranges::move(fleets, std::back_inserter(results));
+    if (!fleets.empty()) return {};
   }
   for (size_t line = 1; !text.empty(); ++line) {
     const size_t end = is_one ? text.size() : std::min(text.find('\n'), text.size());
@@ -94,8 +126,9 @@ cli::Verb bench_compare_verb() {
       .name = "bench compare",
       .summary = "Compares results of load tests, ours and vLLM's.",
       .about =
-          "Figures side by side, each with its change against the first file's. Sweeps that\n"
-          "`pelton simulate --scenario NAME --json FILE` has played are compared run by run.",
+          "Figures side by side, each with its change against the first file's. Of what\n"
+          "`pelton simulate --json FILE` and `pelton whatif --json FILE` have played, sweeps and\n"
+          "runs with other knobs are compared one by one, several seeds and years by their means.",
       .positionals = {{.name = "FILE",
                        .help = "result files, as --save-result and --append-result write them",
                        .many = true}},

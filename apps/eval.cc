@@ -235,6 +235,7 @@ Result<eval::Evaluation> ask(const cli::Arguments& arguments, const std::vector<
   setting.server = server_facts(target, asked.url, setting.model);
   eval::EvaluatorOptions options{.call = target.call};
   options.concurrency = static_cast<int>(arguments.integer("--max-concurrency"));
+  options.answer_time_max = std::chrono::seconds(arguments.integer("--answer-seconds"));
   if (arguments.has("--out")) options.journal = arguments.text("--out") + asked.journal;
   options.stopped = [&] { return interrupt.pending(); };
   cli::Progress progress(asked.what, cli::Progress::Unit::kCount, clock);
@@ -437,6 +438,9 @@ cli::Verb eval_verb() {
                            1e6),
                 text_flag("--extra-body", "JSON", "further members of each request"),
                 count_flag("--max-concurrency", "N", "tasks asked at once", "8", 1, 1024),
+                count_flag("--answer-seconds", "S",
+                           "how long one answer may take, from its request to its last byte", "600",
+                           1, 86'400),
                 text_flag("--against", "RESULT",
                           "compare with this result, or with the server at this URL, task by task"),
                 against_model_flag(),

@@ -123,7 +123,7 @@ Result<void> run(const cli::Arguments& arguments) {
   fleets.push_back(std::move(as_it_was));
   const std::vector<std::string>& settings = arguments.list("--set");
   if (!settings.empty()) {
-    for (const std::string& one : settings) TRY(set_scale_key(one, hour.pool, "--set", scaling));
+    TRY(set_scale_keys(settings, hour.pool, "--set", scaling));
     if (scaling.is_advised_only) {
       return Error{ErrorCode::kInvalidArgument, "--set mode=advise: nothing would be done", "set"};
     }

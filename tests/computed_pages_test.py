@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -189,7 +190,11 @@ class Computed(unittest.TestCase):
             slow.sendall(b"GET /v1/capacity HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             self.until(lambda: self.gateway.children(), "the verb runs")
             (child,) = self.gateway.children()
-            limits = pathlib.Path(f"/proc/{child}/limits").read_text()
+            if "AddressSanitizer" not in verb("--version").decode():
+                # It is held back a moment after it has begun.
+                limits = pathlib.Path(f"/proc/{child}/limits")
+                bounds = (r"Max data size\s+2147483648 ", r"Max cpu time\s+30 ")
+                self.until(lambda: all(re.search(bound, limits.read_text()) for bound in bounds), "it is held back")
             status, code, _, headers = self.gateway.refused("/v1/whatif")
             self.assertEqual((status, code, headers["Retry-After"]), (503, "one_at_a_time", "1"))
             began = time.monotonic()
@@ -197,15 +202,12 @@ class Computed(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 5, "nobody waits for it")
             slow.close()
             self.until(lambda: not self.gateway.children(), "it was given up")
-            if "AddressSanitizer" not in verb("--version").decode():
-                self.assertRegex(limits, r"Max data size\s+2147483648 ")
-                self.assertRegex(limits, r"Max cpu time\s+30 ")
         finally:
             self.capacity.write_bytes(CAPACITY.read_bytes())
-        self.until(lambda: self.gateway.ask("/v1/capacity")[0] == 200, "the next one is computed")
+        self.until(lambda: self.gateway.ask("/v1/capacity")[0] == 200, "the next one is computed", 150)  # at the least priority
 
-    def until(self, holds, what):
-        end = time.monotonic() + 20
+    def until(self, holds, what, most_s=20):
+        end = time.monotonic() + most_s
         while not holds():
             self.assertLess(time.monotonic(), end, what)
             time.sleep(0.02)

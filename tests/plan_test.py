@@ -384,7 +384,7 @@ class Simulate(unittest.TestCase):
     def test_one_seed_replays_one_run(self):
         with tempfile.TemporaryDirectory() as folder:
             faults = pathlib.Path(folder, "faults.json")
-            faults.write_text('[{"kind":"crash","replica":1,"at_s":3,"until_s":6},{"kind":"slow","at_s":1,"until_s":9,"factor":2}]')
+            faults.write_text('[{"kind":"crash","replica":1,"at_s":3,"until_s":6},{"kind":"slow","replica":0,"at_s":1,"until_s":9,"factor":2}]')
             command = ["simulate", "gpt-oss-120b", "--gpu", "h100", "--replicas", 3, "--request-rate", 20, "--num-prompts",
                        200, "--input-len", 300, "--output-len", 50, "--faults", faults, "--json", "-"]
             one, two = (pelton(*command, "--seed", 5) for _ in range(2))

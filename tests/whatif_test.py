@@ -20,7 +20,7 @@ FLEET = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--inp
 
 
 def pelton(*words, code=0, out=False):
-    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=900 if FULL else 200, check=False, text=True)
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=1800 if FULL else 200, check=False, text=True)
     assert done.returncode == code, (words, done.returncode, done.stderr, done.stdout[-500:])
     return done.stdout if code == 0 or out else done.stderr
 
@@ -79,6 +79,46 @@ class ScaledFleet(unittest.TestCase):
         self.assertEqual(pelton("whatif", "--facts", self.facts, "--last", "1m"), pelton("whatif", "--facts", self.facts, "--last", 60))
         for wrong in ("soon", "-1h", "0", "1h2", "nan"):
             self.assertIn("--last", pelton("whatif", "--facts", self.facts, f"--last={wrong}", code=2))
+
+    def test_runs_of_all_kinds_are_compared(self):
+        """Single runs, several seeds, years and what-ifs, with the figures that their files have."""
+        words = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", 16, "--num-prompts", 60, "--input-len", 100, "--output-len", 40]
+        hours = {}
+        for name, rate in (("quiet", 1), ("busy", 4)):
+            kept = self.folder / f"{name}.json"
+            pelton(*words, "--request-rate", rate, "--seeds", 3, "--json", kept)
+            hours[name] = json.loads(kept.read_text())["figures"]
+        said = pelton("bench", "compare", self.folder / "quiet.json", self.folder / "busy.json")
+        self.assertRegex(said, r"quiet +busy")
+        tokens, late = ([hours[name][figure]["mean"] for name in ("quiet", "busy")] for figure in ("output tokens/s", "late, %"))
+        self.assertRegex(said, rf"output tokens/s +{tokens[0]:.2f} +{tokens[1]:.2f} ")
+        self.assertRegex(said, rf"late, % +{late[0]:.2f} +{late[1]:.2f}")
+        ttft = hours["quiet"]["TTFT p50, s"]["mean"]
+        self.assertRegex(said, rf"TTFT median, ms +{1000 * ttft:.2f} ")
+
+        year = self.folder / "year.json"
+        pelton("simulate", "--scenario", "two-zones-year", "--days", 1, "--seeds", 2, "--json", year)
+        said = pelton("bench", "compare", year, year)
+        self.assertRegex(said, rf"replica-hours +{json.loads(year.read_text())['figures']['replica_hours']:.2f} ")
+
+        other = self.folder / "whatif.json"
+        pelton("whatif", "--facts", self.facts, "--set", "max=2", "--json", other)
+        said = pelton("bench", "compare", other)
+        self.assertRegex(said, r"whatif recorded +whatif played +whatif max=2")
+        late = [run["figures"]["late"] for run in json.loads(other.read_text())["runs"]]
+        self.assertRegex(said, rf"late requests +- +{late[1]}\.00 +{late[2]}\.00")
+
+    def test_keys_may_stand_in_any_order(self):
+        """Recorded was max = 6: a least of 7 is sound beside a most of 9 only."""
+        orders = [["min=7", "max=9"], ["max=9", "min=7"]]
+        runs = [json.loads(pelton("whatif", "--facts", self.facts, *(f"--set={one}" for one in order), "--json", "-"))["runs"][2]
+                for order in orders]
+        self.assertEqual([run["name"] for run in runs], [", ".join(order) for order in orders])
+        self.assertEqual(runs[0]["figures"], runs[1]["figures"])
+        self.assertGreaterEqual(runs[0]["figures"]["most"], 7)
+        self.assertIn("'min' (7) is more than 'max' (6)", pelton("whatif", "--facts", self.facts, "--set=min=7", code=2))
+        last = json.loads(pelton("whatif", "--facts", self.facts, "--set=max=3", "--set=max=4", "--json", "-"))["runs"][2]
+        self.assertEqual(last["figures"]["most"], 4, "of one key the last counts")
 
     def test_facts_are_a_load(self):
         result = json.loads(pelton(*FLEET, "--autoscale", "concurrency", "--facts", self.facts, "--json", "-"))

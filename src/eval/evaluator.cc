@@ -118,6 +118,11 @@ bool is_passing(int status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
+// Of an answer that has more bytes than any is read of; HttpClient says so in these words only.
+bool is_too_large(const Error& error) {
+  return error.code == ErrorCode::kIo && error.message.ends_with("larger than the limit");
+}
+
 class Asking {
  public:
   Asking(const std::vector<Task>& tasks, const Setting& setting, const EvaluatorOptions& options,
@@ -180,6 +185,7 @@ class Asking {
     call.body = body.dump();
     call.repeatable = true;
     call.body_bytes_max = kAnswerBytesMax;
+    call.head_time_max = call.quiet_time_max = call.whole_time_max = options_.answer_time_max;
     const Clock::time_point begin = Clock::now();
     milliseconds wait = kRetryFirst;
     for (int attempt = 0; !stopping_; ++attempt) {
@@ -199,6 +205,7 @@ class Asking {
         at_least = retry_after(response->headers.get("retry-after"));
       } else {
         outcome.error = response.error().message;
+        if (is_too_large(response.error())) return outcome;  // the next one would be, too
       }
       if (attempt >= options_.retries_max || Clock::now() - begin > options_.retry_time_max) {
         return outcome;

@@ -23,6 +23,8 @@ namespace pelton::eval {
 struct EvaluatorOptions {
   net::HttpCall call;  // where to ask, with its headers; the body is the evaluator's
   int concurrency = 8;
+  // Of one answer, from its request to its last byte. One that takes longer is none.
+  std::chrono::milliseconds answer_time_max{600'000};
   // A task is given up when its first attempt is so long ago, or its server has cut or refused it
   // so often.
   std::chrono::milliseconds retry_time_max{120'000};

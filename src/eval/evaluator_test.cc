@@ -83,11 +83,22 @@ class EvaluatorTest : public testing::Test {
         net::HttpServer::Options{.port = 0},
         [this](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {
           asked_.fetch_add(1);
+          if (drips_) {
+            exchange->start_stream(200, {});
+            return drip(exchange);
+          }
+          if (keeps_ && keeps_()) return kept_.push_back(exchange);
           const Result<Json> body = Json::parse(request.body);
           exchange->send(body.ok() ? answer_(*body) : refusal(400));
         },
         log_);
     ASSERT_TRUE(server_->start().ok());
+  }
+  // A byte, and soon the next.
+  static void drip(const std::shared_ptr<net::Exchange>& exchange) {
+    if (exchange->closed()) return;
+    exchange->write(" ");
+    exchange->post_after(std::chrono::milliseconds(20), [exchange] { drip(exchange); });
   }
   ~EvaluatorTest() override {
     if (server_) server_->stop(std::chrono::milliseconds(0));
@@ -108,6 +119,9 @@ class EvaluatorTest : public testing::Test {
   Setting setting_;
   Answerer answer_;
   std::atomic<int> asked_ = 0;
+  std::function<bool()> keeps_;                       // whether a question has no answer ever
+  std::vector<std::shared_ptr<net::Exchange>> kept_;  // of those
+  bool drips_ = false;                                // answers are blanks without an end
   const std::string journal_ =
       testing::TempDir() + fmt::format("evaluator_test.{}.partial", ::getpid());
   std::unique_ptr<net::HttpServer> server_;
@@ -207,6 +221,55 @@ TEST_F(EvaluatorTest, a_server_in_trouble_is_asked_again) {
     EXPECT_EQ(outcome.error, "");
     EXPECT_THAT(undisturbed, HasSubstr(outcome_json(outcome).dump()));
   }
+}
+
+// One that keeps a question for ever: its answer is none after a while, and it is asked again.
+TEST_F(EvaluatorTest, a_server_that_never_answers_is_asked_again) {
+  std::atomic<int> count = 0;
+  serve([&](const Json& body) { return completion(sum_in(body)); });
+  keeps_ = [&] { return count++ == 0; };
+  tasks_.resize(2);
+  setting_.tasks = tasks_digest(tasks_);
+  EvaluatorOptions impatient = options();
+  impatient.answer_time_max = std::chrono::milliseconds(200);
+  const Result<Evaluation> evaluation = evaluate(tasks_, setting_, impatient);
+  ASSERT_TRUE(evaluation.ok());
+  EXPECT_EQ(scores(*evaluation).back().errors, 0);
+  EXPECT_GE(asked_, 3);
+
+  keeps_ = [] { return true; };
+  impatient.retries_max = 1;
+  asked_ = 0;
+  const Result<Evaluation> none = evaluate(tasks_, setting_, impatient);
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(asked_, 4);  // twice each
+  for (const Outcome& outcome : none->outcomes) EXPECT_THAT(outcome.error, HasSubstr("took too"));
+}
+
+// However often a byte comes: what counts is when the whole answer is there.
+TEST_F(EvaluatorTest, a_server_that_drips_for_ever_gives_no_answer) {
+  serve([&](const Json& body) { return completion(sum_in(body)); });
+  drips_ = true;
+  tasks_.resize(1);
+  setting_.tasks = tasks_digest(tasks_);
+  EvaluatorOptions impatient = options();
+  impatient.answer_time_max = std::chrono::milliseconds(400);
+  impatient.retries_max = 1;
+  const Result<Evaluation> evaluation = evaluate(tasks_, setting_, impatient);
+  ASSERT_TRUE(evaluation.ok());
+  EXPECT_EQ(asked_, 2);
+  EXPECT_THAT(evaluation->outcomes[0].error, HasSubstr("took too long in all"));
+}
+
+// The second answer would have as many bytes: it is not fetched.
+TEST_F(EvaluatorTest, an_answer_that_is_too_large_is_fetched_once) {
+  serve([](const Json&) { return completion(std::string(size_t{17} << 20, 'x')); });
+  tasks_.resize(2);
+  setting_.tasks = tasks_digest(tasks_);
+  const Result<Evaluation> evaluation = evaluate(tasks_, setting_, options());
+  ASSERT_TRUE(evaluation.ok());
+  EXPECT_EQ(asked_, 2);
+  for (const Outcome& one : evaluation->outcomes) EXPECT_THAT(one.error, HasSubstr("larger than"));
 }
 
 TEST_F(EvaluatorTest, a_refusal_for_good_is_one_of_its_task) {

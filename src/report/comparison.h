@@ -19,7 +19,7 @@ struct Figure {
   double tells_from = 0;  // differences below this many of its units are nobody's business
 };
 
-inline constexpr std::array<Figure, 17> kFigures = {{
+inline constexpr std::array<Figure, 19> kFigures = {{
     {"request_throughput", "requests/s", false, 0},
     {"request_goodput", "goodput, requests/s", false, 0},
     {"output_throughput", "output tokens/s", false, 0},
@@ -37,6 +37,8 @@ inline constexpr std::array<Figure, 17> kFigures = {{
     {"failed", "failed requests", true, 0},
     // Of fleets that were simulated.
     {"late", "late requests", true, 0},
+    {"late_percent", "late, %", true, 0},
+    {"lost_percent", "lost, %", true, 0},
     {"replica_hours", "replica-hours", true, 0},
 }};
 

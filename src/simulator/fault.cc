@@ -14,32 +14,52 @@ namespace {
 
 constexpr size_t kFaultsMax = 100'000;
 constexpr int kGatewaysMax = 64;  // of a simulation
-constexpr std::pair<Fault::Kind, std::string_view> kKinds[] = {
-    {Fault::Kind::kCrash, "crash"},
-    {Fault::Kind::kSlow, "slow"},
-    {Fault::Kind::kStepError, "step_error"},
-    {Fault::Kind::kCut, "cut"},
-    {Fault::Kind::kLossy, "lossy"},
-    {Fault::Kind::kLate, "late"},
-    {Fault::Kind::kGatewayDown, "gateway_down"},
-    {Fault::Kind::kSlowStart, "slow_start"},
-    {Fault::Kind::kStartError, "start_error"},
-    {Fault::Kind::kStockOut, "stock_out"},
-    {Fault::Kind::kFactsCut, "facts_cut"},
-    {Fault::Kind::kAutoscalerDown, "autoscaler_down"}};
+// Whom a fault befalls.
+enum class Place { kReplicas, kGateways, kBoth, kFleet };
+// The members of one kind beside `kind`, `at_s` and its place.
+struct KindInfo {
+  Fault::Kind kind;
+  std::string_view name;
+  Place place;
+  std::string_view member;  // without it the fault would be none; empty: it has none
+  bool is_optional = false;
+  bool lasts = true;  // until until_s
+};
+constexpr KindInfo kKinds[] = {
+    {Fault::Kind::kCrash, "crash", Place::kReplicas, ""},
+    {Fault::Kind::kSlow, "slow", Place::kReplicas, "factor"},
+    {Fault::Kind::kStepError, "step_error", Place::kReplicas, "count", true, false},
+    {Fault::Kind::kCut, "cut", Place::kBoth, ""},
+    {Fault::Kind::kLossy, "lossy", Place::kBoth, "share"},
+    {Fault::Kind::kLate, "late", Place::kBoth, "delay_s"},
+    {Fault::Kind::kGatewayDown, "gateway_down", Place::kGateways, ""},
+    {Fault::Kind::kSlowStart, "slow_start", Place::kFleet, "factor"},
+    {Fault::Kind::kStartError, "start_error", Place::kFleet, "count", true, false},
+    {Fault::Kind::kStockOut, "stock_out", Place::kFleet, ""},
+    {Fault::Kind::kFactsCut, "facts_cut", Place::kFleet, ""},
+    {Fault::Kind::kAutoscalerDown, "autoscaler_down", Place::kFleet, ""}};
+
+std::vector<std::string> members_of(const KindInfo& info) {
+  std::vector<std::string> members = {"kind", "at_s"};
+  if (info.lasts) members.emplace_back("until_s");
+  if (info.place == Place::kReplicas || info.place == Place::kBoth) {
+    members.insert(members.end(), {"replica", "node", "zone"});
+  }
+  if (info.place == Place::kGateways || info.place == Place::kBoth) {
+    members.emplace_back("gateway");
+  }
+  if (!info.member.empty()) members.emplace_back(info.member);
+  return members;
+}
 
 // A member that is ignored would be another fault than the one that is meant.
-Result<void> check_members(const Json& json, const std::string& name) {
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be an object", name), "faults"};
-  }
-  static const std::vector<std::string> kKeys = {"kind",    "replica", "at_s",    "until_s",
-                                                 "factor",  "count",   "gateway", "share",
-                                                 "delay_s", "node",    "zone"};
+Result<void> check_members(const Json& json, const KindInfo& info, const std::string& name) {
+  const std::vector<std::string> members = members_of(info);
   for (const auto& [key, value] : json.as_object()) {
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
+    if (std::find(members.begin(), members.end(), key) == members.end()) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{} has no member '{}', but {}", name, key, fmt::join(kKeys, ", ")),
+                   fmt::format("{} has no member '{}': a fault of the kind {} has {}", name, key,
+                               info.name, fmt::join(members, ", ")),
                    "faults"};
     }
     const bool is_whole =
@@ -52,6 +72,25 @@ Result<void> check_members(const Json& json, const std::string& name) {
                  key};
   }
   return {};
+}
+
+// What is left out must not be guessed: a fault that is none, or one of the first replica only.
+Result<void> check_presence(const Json& json, const KindInfo& info, int replicas,
+                            const std::string& name) {
+  if (!info.member.empty() && !info.is_optional && json.find(info.member) == nullptr) {
+    const std::string member(info.member);
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} is missing", name, member),
+                 member};
+  }
+  const bool is_of_replicas = info.place == Place::kReplicas || info.place == Place::kBoth;
+  const bool has_place = json.find("replica") != nullptr || json.find("node") != nullptr ||
+                         json.find("zone") != nullptr;
+  if (!is_of_replicas || has_place || replicas == 1) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{}.replica is missing: of {} replicas it says which (or 'node' or "
+                           "'zone')",
+                           name, replicas),
+               "replica"};
 }
 
 Result<void> read_of_network(const Json& json, const std::string& name, Fault& fault) {
@@ -68,9 +107,11 @@ Result<void> read_of_network(const Json& json, const std::string& name, Fault& f
   fault.delay_s = json.number("delay_s").value_or(0);
   if (!(fault.delay_s >= 0 && fault.delay_s <= 60))
     return bad("delay_s", "must be 0 to 60 seconds");
-  // One without would be none.
-  if (fault.kind == Fault::Kind::kLossy && fault.share == 0) return bad("share", "is missing");
-  if (fault.kind == Fault::Kind::kLate && fault.delay_s == 0) return bad("delay_s", "is missing");
+  // One of nothing would be none.
+  if (fault.kind == Fault::Kind::kLossy && fault.share == 0) return bad("share", "is 0 or missing");
+  if (fault.kind == Fault::Kind::kLate && fault.delay_s == 0) {
+    return bad("delay_s", "is 0 or missing");
+  }
   return {};
 }
 
@@ -86,10 +127,6 @@ Result<std::vector<Fault>> spread(const Json& json, const FaultPlaces& places, c
   const char* const field = node ? "node" : "zone";
   if ((node && zone) || json.find("replica") != nullptr) {
     return bad(field, "stands beside another place: give one of replica, node and zone");
-  }
-  if (fault.is_of_scaling()) return bad(field, "has no effect: the fault is the whole fleet's");
-  if (fault.kind == Fault::Kind::kGatewayDown) {
-    return bad(field, "has no effect: the fault is a gateway's");
   }
   const int count =
       node ? (places.replicas + places.node_replicas - 1) / places.node_replicas : places.zones;
@@ -109,11 +146,13 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
   const auto bad = [&](const char* field, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} {}", name, field, what), field};
   };
-  TRY(check_members(json, name));
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be an object", name), "faults"};
+  }
   Fault fault;
   const std::string kind = json.string("kind").value_or("");
   const auto known = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                  [&](const auto& one) { return one.second == kind; });
+                                  [&](const KindInfo& one) { return one.name == kind; });
   if (known == std::end(kKinds)) {
     return bad(
         "kind",
@@ -121,7 +160,8 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
         "and of a fleet that is scaled slow_start, start_error, stock_out, facts_cut or "
         "autoscaler_down");
   }
-  fault.kind = known->first;
+  fault.kind = known->kind;
+  TRY(check_members(json, *known, name));
   const int64_t replica = json.integer("replica").value_or(0);
   if (replica < 0 || replica >= replica_count) {
     return bad("replica", fmt::format("must be from 0 to {}", replica_count - 1));
@@ -139,6 +179,7 @@ Result<Fault> parse_fault(const Json& json, int replica_count, const std::string
   if (count < 1 || count > 1'000'000) return bad("count", "must be 1 to 1000000");
   fault.count = static_cast<int>(count);
   TRY(read_of_network(json, name, fault));
+  TRY(check_presence(json, *known, replica_count, name));
   return fault;
 }
 

@@ -374,15 +374,17 @@ TEST(SimulatedNetwork, WhatCannotBeIsRefused) {
   };
   const Result<std::vector<Fault>> sound = parsed(
       R"([{"kind":"cut","replica":1,"gateway":0,"at_s":1,"until_s":2},
-          {"kind":"lossy","at_s":1,"share":0.2},{"kind":"late","at_s":1,"delay_s":0.5}])");
+          {"kind":"lossy","zone":0,"at_s":1,"share":0.2},
+          {"kind":"late","replica":0,"at_s":1,"delay_s":0.5}])");
   ASSERT_TRUE(sound.ok()) << sound.error().message;
   EXPECT_EQ((*sound)[0].gateway, 0);
   EXPECT_EQ((*sound)[1].gateway, -1);
-  EXPECT_EQ((*sound)[2].delay_s, 0.5);
+  EXPECT_EQ(sound->back().delay_s, 0.5);
   for (const char* const text :
-       {R"([{"kind":"lossy","at_s":1}])", R"([{"kind":"late","at_s":1}])",
-        R"([{"kind":"lossy","at_s":1,"share":1}])", R"([{"kind":"cut","at_s":1,"gateway":64}])",
-        R"([{"kind":"late","at_s":1,"delay_s":61}])",
+       {R"([{"kind":"lossy","replica":0,"at_s":1}])", R"([{"kind":"late","replica":0,"at_s":1}])",
+        R"([{"kind":"lossy","replica":0,"at_s":1,"share":1}])",
+        R"([{"kind":"cut","replica":0,"at_s":1,"gateway":64}])",
+        R"([{"kind":"late","replica":0,"at_s":1,"delay_s":61}])",
         R"([{"kind":"gateway_down","at_s":1,"node":0}])"}) {
     EXPECT_FALSE(parsed(text).ok()) << text;
   }

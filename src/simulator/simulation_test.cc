@@ -470,14 +470,51 @@ TEST(Fault, FilesAreCheckedFieldByField) {
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":5,"until_s":4}])"), HasSubstr("until_s"));
   EXPECT_THAT(refuse(R"([{"kind":"slow","at_s":5,"factor":0}])"), HasSubstr("factor"));
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"until":5}])"),
-              HasSubstr("no member 'until', but kind, replica, at_s, until_s"));
+              HasSubstr("no member 'until': a fault of the kind crash has kind, at_s, until_s, "
+                        "replica, node, zone"));
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"until_s":"5"}])"), HasSubstr("until_s"));
   EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":3,"replica":0.5}])"), HasSubstr("replica"));
   EXPECT_THAT(refuse("[3]"), HasSubstr("faults[0] must be an object"));
-  EXPECT_EQ(
-      parse_faults(*Json::parse(R"([{"kind":"slow","at_s":5,"factor":2}])"), {.replicas = 2}, "f")
-          ->size(),
-      1u);
+  EXPECT_EQ(parse_faults(*Json::parse(R"([{"kind":"slow","replica":1,"at_s":5,"factor":2}])"),
+                         {.replicas = 2}, "f")
+                ->front()
+                .replica,
+            1);
+}
+
+// A member of another kind would be ignored, and one that is missing guessed.
+TEST(Fault, EachKindHasItsOwnMembers) {
+  const auto parse = [](const std::string& text, int replicas) {
+    return parse_faults(*Json::parse("[" + text + "]"), {.replicas = replicas}, "f");
+  };
+  for (const char* const text : {R"({"kind":"crash","replica":0,"at_s":1,"factor":2})",
+                                 R"({"kind":"crash","replica":0,"at_s":1,"count":2})",
+                                 R"({"kind":"crash","replica":0,"at_s":1,"share":0.5})",
+                                 R"({"kind":"crash","replica":0,"at_s":1,"delay_s":1})",
+                                 R"({"kind":"crash","replica":0,"at_s":1,"gateway":0})",
+                                 R"({"kind":"step_error","replica":0,"at_s":1,"until_s":2})",
+                                 R"({"kind":"start_error","at_s":1,"until_s":2})",
+                                 R"({"kind":"slow_start","replica":0,"at_s":1,"factor":2})",
+                                 R"({"kind":"gateway_down","replica":0,"at_s":1})",
+                                 R"({"kind":"facts_cut","gateway":0,"at_s":1})"}) {
+    EXPECT_THAT(parse(text, 2).error().message, HasSubstr("has no member '")) << text;
+  }
+  for (const char* const text :
+       {R"({"kind":"slow","replica":0,"at_s":1})", R"({"kind":"slow_start","at_s":1})"}) {
+    EXPECT_THAT(parse(text, 2).error().message, HasSubstr("factor is missing")) << text;
+  }
+  for (const char* const text :
+       {R"({"kind":"crash","at_s":1})", R"({"kind":"slow","at_s":1,"factor":2})",
+        R"({"kind":"step_error","at_s":1})", R"({"kind":"cut","at_s":1})",
+        R"({"kind":"lossy","at_s":1,"share":0.2})", R"({"kind":"late","at_s":1,"delay_s":1})"}) {
+    EXPECT_THAT(parse(text, 2).error().message, HasSubstr("replica is missing")) << text;
+    EXPECT_TRUE(parse(text, 1).ok()) << text;  // there is no other
+  }
+  for (const char* const text :
+       {R"({"kind":"step_error","replica":0,"at_s":1})", R"({"kind":"start_error","at_s":1})",
+        R"({"kind":"stock_out","at_s":1})", R"({"kind":"gateway_down","at_s":1})"}) {
+    EXPECT_TRUE(parse(text, 2).ok()) << text;
+  }
 }
 
 // What a node or a zone has goes at once.
@@ -500,7 +537,7 @@ TEST(Fault, ANodeOrAZoneIsEachReplicaThatStandsThere) {
         {R"([{"kind":"crash","at_s":3,"zone":3}])", "0 to 2"},
         {R"([{"kind":"crash","at_s":3,"zone":0,"node":0}])", "beside"},
         {R"([{"kind":"crash","at_s":3,"zone":0,"replica":0}])", "beside"},
-        {R"([{"kind":"stock_out","at_s":3,"zone":0}])", "whole fleet"}}) {
+        {R"([{"kind":"stock_out","at_s":3,"zone":0}])", "no member 'zone'"}}) {
     EXPECT_THAT(parse(text).error().message, HasSubstr(what)) << text;
   }
 }
