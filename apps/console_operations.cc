@@ -37,9 +37,9 @@ std::string_view result_of(int status) {
 
 }  // namespace
 
-ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload,
-                                     ConfigWorker* config_worker, const base::Clock& clock,
-                                     base::Log& log)
+ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, const access::AdminGate& gate,
+                                     GatewayReload* reload, ConfigWorker* config_worker,
+                                     const base::Clock& clock, base::Log& log)
     : gateway_(gateway),
       reload_(reload),
       config_worker_(config_worker),
@@ -52,6 +52,10 @@ ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, GatewayReload* r
                    return console::Sessions::Account{.id = principal->account,
                                                      .name = principal->tenant};
                  },
+                 .is_lesser =
+                     [&gate](std::string_view key) {
+                       return gate.role_of(key) != access::OperatorRole::kNone;
+                     },
                  .is_valid = [&gateway](const std::string& id) { return gateway.is_operator(id); },
                  .on_event =
                      [this](std::string_view what, const console::Sessions::Account& account,
@@ -65,6 +69,7 @@ ConsoleOperations::ConsoleOperations(gateway::Gateway& gateway, GatewayReload* r
                  .clock = clock}) {}
 
 std::optional<std::string> ConsoleOperations::signed_in(const net::HttpRequest& request) {
+  if (!console::is_own_page(request)) return std::nullopt;
   const std::optional<console::Sessions::Account> whose = sessions_.whose(request);
   if (!whose || !gateway_.is_operator(whose->id)) return std::nullopt;
   return whose->name;

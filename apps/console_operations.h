@@ -20,6 +20,7 @@
 #include <string_view>
 #include <variant>
 
+#include "access/admin_gate.h"
 #include "apps/config_worker.h"
 #include "apps/gateway_reload.h"
 #include "base/clock.h"
@@ -37,12 +38,13 @@ class ConsoleOperations {
 
   // All outlive it. `reload`: null: nobody writes the configuration here; `config_worker` calls it,
   // and is null with it.
-  ConsoleOperations(gateway::Gateway& gateway, GatewayReload* reload, ConfigWorker* config_worker,
-                    const base::Clock& clock, base::Log& log);
+  ConsoleOperations(gateway::Gateway& gateway, const access::AdminGate& gate, GatewayReload* reload,
+                    ConfigWorker* config_worker, const base::Clock& clock, base::Log& log);
 
   // Whether there is a key to sign in with.
   bool may_sign_in() const { return gateway_.has_operators(); }
-  // The name of whoever has signed in where the request comes from.
+  // The name of whoever has signed in where the request comes from; none, where another page asks:
+  // a browser sends the cookie along for those of this host's other ports.
   std::optional<std::string> signed_in(const net::HttpRequest& request);
   // Whether the request was one of these; then it has been answered, or will be.
   bool handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);

@@ -35,7 +35,7 @@ FleetConsole::FleetConsole(Parts parts)
     : parts_(std::move(parts)),
       operations_(parts_.gateway == nullptr ? nullptr
                                             : std::make_unique<ConsoleOperations>(
-                                                  *parts_.gateway, parts_.reload,
+                                                  *parts_.gateway, *parts_.gate, parts_.reload,
                                                   parts_.config_worker, parts_.clock, parts_.log)),
       feed_(parts_.clock.unix_ms() / 1000),
       streams_({.news = [this](int64_t after) { return feed_.after(after); }, .ends = nullptr}),
@@ -115,7 +115,8 @@ bool FleetConsole::handle(const net::HttpRequest& request,
                   .chat_port = chat_port_,
                   .has_what_if =
                       parts_.states && parts_.computed != nullptr && parts_.computed->has_what_if(),
-                  .has_sign_in = operations_ != nullptr && operations_->may_sign_in()}));
+                  .has_sign_in = operations_ != nullptr && operations_->may_sign_in(),
+                  .asks_key = parts_.gate != nullptr && parts_.gate->asks()}));
   }
   return true;
 }

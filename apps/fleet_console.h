@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "access/admin_gate.h"
 #include "apps/computed_pages.h"
 #include "apps/config_worker.h"
 #include "apps/console_operations.h"
@@ -44,6 +45,8 @@ class FleetConsole {
     GatewayReload* reload = nullptr;          // likewise; null: nobody writes the configuration
     ConfigWorker* config_worker = nullptr;    // what calls it: null where it is
     const ComputedPages* computed = nullptr;  // outlives it; null: nothing is computed
+    // Who may look; outlives it; null: there is no gateway.
+    const access::AdminGate* gate = nullptr;
     bool has_chains = false;
     const base::Clock& clock;  // outlives it, as the next
     base::Log& log;

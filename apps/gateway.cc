@@ -95,7 +95,7 @@ struct Answering {
 std::variant<std::string, api::ApiError> admitted(const Answering& with,
                                                   const net::HttpRequest& request) {
   const access::OperatorRole needed = gateway::role_needed(request);
-  if (with.gate.asks() && access::is_reading(request) && with.console != nullptr) {
+  if (with.gate.asks() && needed == access::OperatorRole::kView && with.console != nullptr) {
     if (std::optional<std::string> name = with.console->signed_in(request)) return *std::move(name);
   }
   return with.gate.admit(request, needed);
@@ -233,8 +233,9 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Ans
 
 // Null: nobody could see it.
 std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
-                                                gateway::Gateway& gateway, GatewayReload& reload,
-                                                ConfigWorker& config_worker,
+                                                gateway::Gateway& gateway,
+                                                const access::AdminGate& gate,
+                                                GatewayReload& reload, ConfigWorker& config_worker,
                                                 const GatewayScaling* scaling,
                                                 const ComputedPages& computed, bool has_chains,
                                                 const base::Clock& clock, base::Log& log) {
@@ -244,6 +245,7 @@ std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& co
                             .reload = &reload,
                             .config_worker = &config_worker,
                             .computed = &computed,
+                            .gate = &gate,
                             .has_chains = has_chains,
                             .clock = clock,
                             .log = log};
@@ -440,8 +442,8 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   TRY_ASSIGN(const std::unique_ptr<ComputedPages> computed, computed_pages(arguments));
   std::unique_ptr<FleetConsole> console;  // null: nobody could see it, or should
   if (has_operators_console(arguments)) {
-    console = operators_console(config, gateway, reload, config_worker, scaling.get(), *computed,
-                                chains != nullptr, clock, log);
+    console = operators_console(config, gateway, gate, reload, config_worker, scaling.get(),
+                                *computed, chains != nullptr, clock, log);
   }
   const std::unique_ptr<FleetEvents> events =
       fleet_events(config, gateway, reload, scaling.get(), console.get(), clock);

@@ -5,6 +5,7 @@ each role.
 usage: admin_scopes_test.py BINARY
 """
 import http.client
+import http.cookiejar
 import json
 import os
 import pathlib
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import gateway_fixture
 from gateway_fixture import Process
@@ -148,15 +151,6 @@ class Scopes(unittest.TestCase):
         worker = json.loads(self.ask("GET", "/v1/workers", "view")[1])["workers"][0]["name"]
         self.assertEqual(fleet("operate", "drain", worker).returncode, 0)
         self.assertEqual(self.ask("POST", "/v1/erase_tenant?tenant=acme", "operate")[0], 403)
-        # Who has signed in at the console sees its pages without a key.
-        link = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
-        link.request("POST", "/console/session", json.dumps({"key": KEYS["admin"]}), {"Content-Type": "application/json"})
-        signed = link.getresponse()
-        self.assertEqual(signed.status, 200, signed.read())
-        cookie = signed.headers["Set-Cookie"].split(";")[0]
-        link.close()
-        self.assertEqual(self.ask("GET", "/v1/workers", Cookie=cookie)[0], 200)
-        self.assertEqual(self.ask("POST", f"/v1/workers/{worker}/undrain", Cookie=cookie)[0], 401)
         # Keys that are gone are so from the next reading on; none at all are refused.
         self.assertEqual(self.ask("PATCH", "/v1/config", "admin", '{"gateway": {"keys_file": null}}', **{"Content-Type": "application/merge-patch+json"})[0], 400)
         # Nor is a configuration that the next start would refuse.
@@ -169,6 +163,37 @@ class Scopes(unittest.TestCase):
         self.assertTrue({("ann", "configure", "done"), ("otto", "drain", "done")} <= {(line["who"], line["what"], line["result"].split(",")[0]) for line in lines}, lines)
         self.assertTrue(any(line["result"].startswith("refused: 403 insufficient_scope") for line in lines), lines)
         self.assertFalse([secret for secret in KEYS.values() if secret in log.read_text()])
+
+    def test_who_has_signed_in_at_the_console_sees_its_pages_without_a_key(self):
+        self.gateway("--admin-keys")
+        # As a browser does: it sends a cookie where its Path says.
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
+
+        def browse(path, body=None, **headers):
+            request = urllib.request.Request(f"http://127.0.0.1:{self.admin}{path}", body and body.encode(), headers)
+            try:
+                with browser.open(request, timeout=30) as answer:
+                    return answer.status, "" if path == "/console/fleet" else answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+
+        pages = ("/console/fleet", "/v1/workers", "/v1/routes", "/v1/rollouts", "/v1/conditions", "/v1/config", "/v1/config/state", "/metrics", "/debug/ledger")
+        for path in pages:
+            self.assertEqual(browse(path)[0], 401, path)
+        for role in ("view", "operate"):
+            status, text = browse("/console/session", json.dumps({"key": KEYS[role]}))
+            self.assertEqual(status, 403, text)
+            self.assertIn("only a key with role=admin signs in here", text)
+        self.assertEqual(browse("/console/session", json.dumps({"key": KEYS["admin"]}))[0], 200)
+        for path in pages:
+            self.assertEqual(browse(path)[0], 200, path)
+        prompt = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]})
+        self.assertNotIn(browse("/v1/explain?path=/v1/chat/completions", prompt)[0], (401, 403))
+        # Not for a page of another port of this host, which browsers send the cookie for as well; nor to change anything.
+        self.assertEqual(browse("/v1/workers", **{"Sec-Fetch-Site": "same-site"})[0], 401)
+        self.assertEqual(browse("/v1/explain?path=/v1/chat/completions", prompt, Origin="http://127.0.0.1:1")[0], 401)
+        for path in ("/v1/workers/x/drain", "/v1/rollouts/v2/promote", "/v1/erase_tenant?tenant=acme"):
+            self.assertEqual(browse(path, "{}")[0], 401, path)
 
     def test_a_stream_ends_with_its_key(self):
         self.gateway("--admin-keys")

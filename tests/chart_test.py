@@ -125,7 +125,7 @@ def some_values(draw):
                                 "scale": {"min": 1, "max": 3}} for i in range(draw.randrange(1, 4))]
             values["pools"] = [{key: value for key, value in pool.items() if key != "split" or draw.random() < 0.1} for pool in values["pools"]]
             if draw.random() < 0.3:  # one whose split is sound
-                values["autoscaler"]["enabled"] = False
+                values["autoscaler"] |= {"enabled": False, "mode": "advise"}
                 values = {key: value for key, value in values.items() if key not in ("keda", "hpa")}
                 values["pools"][0] |= {"tokenizer": "/mnt/models/a", "nodes": 1, "args": ["--swap-space=1"],
                                        "split": {"mode": draw.choice(["auto", "always"]), **draw.choice([{}, {"prefill": {"replicaCount": 2}, "decode": {"replicaCount": 0}}])}}
@@ -134,7 +134,7 @@ def some_values(draw):
             values["tenants"] = [{"name": draw.choice(WORDS), "models": ["m0", draw.choice(WORDS)], "weight": 2}
                                  for _ in range(draw.randrange(2))] if "keysSecret" in values["access"] else []
         else:
-            for key in ("pools", "autoscaler", "keda", "hpa", "routes", "tenants"):
+            for key in ("pools", "autoscaler", "keda", "hpa", "routes", "tenants", "fleetKey", "rankToken"):
                 values.pop(key, None)
             values.pop("podMonitor", None)
     return values
@@ -243,6 +243,10 @@ class Chart(unittest.TestCase):
             (of("worker", "cache", value={"create": True, "claimName": "a"}), "exclude each other"),
             ({"access": {"keysSecret": "a"}, "podMonitor": {"enabled": True}}, "asks for a key at /metrics"),
             ({"access": {"open": True}, "autoscaler": {"enabled": True}}, "are for a fleet"),
+            ({"access": {"open": True}, "fleetKey": {"secretName": "a"}}, "fleetKey and rankToken are a fleet's"),
+            ({"access": {"open": True}, "rankToken": {"secretName": "a"}}, "fleetKey and rankToken are a fleet's"),
+            ({"access": {"open": True}, "autoscaler": {"mode": "act"}}, "autoscaler.enabled is false: nobody would"),
+            (of("autoscaler", value={"enabled": False, "mode": "act"}), "autoscaler.enabled is false: nobody would"),
             (of("pools", 0, "scale", "settings", value={"policy": "slo"}), "needs ttft, itl or both"), (of("pools", 0, "scale", "settings", value={"ttft": 2}), "are kept by policy: slo alone"),
             (of("pools", 0, "scale", value={"min": 1, "max": 2, "settings": {"standby": 2}}), "standby beside scale.min is more than scale.max"),
             # By the schema: types, limits, unknown names, wherever they stand.

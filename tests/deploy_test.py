@@ -35,6 +35,20 @@ def listed(where, always):
     return {name for group in DESCRIBED["metrics"] if group["where"] == where and not (always and "when" in group) for name in group["names"]}
 
 
+def written_in_sources():
+    """Each name that begins as a metric does, where metrics are written: whether or not a small fleet shows it."""
+    found = set()
+    for file in [*(ROOT / "src").rglob("*.cc"), *(ROOT / "apps").rglob("*.cc")]:
+        text = file.read_text()
+        if file.stem.endswith(("_test", "_fuzz", "_bench")) or "telemetry::" not in text and "telemetry/" not in text:
+            continue
+        found |= set(re.findall(r'"((?:pelton|vllm|http|process|inference_pool)[_:][a-z0-9_:]+)"', text))
+        # Those of whose names a common beginning is left out.
+        for prefix in re.findall(r'text\.(?:counter|gauge|family)\(fmt::format\("([a-z_]+){}"', text):
+            found |= {prefix + name for name in re.findall(r'(?<![.\w])(?:counter|gauge)\(\s*"([a-z0-9_]+)"', text)}
+    return found
+
+
 def with_variables(expression, board):
     """As Grafana asks before anybody has filled in a field."""
     for one in board.get("variables", []):
@@ -59,6 +73,13 @@ class Files(unittest.TestCase):
         own = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
         self.assertEqual(done.stdout.replace("https://wiki.example/runbooks/", "docs/runbooks/"), own)
 
+    def test_an_image_for_gpus_is_refused_by_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([ROOT / "tools" / "image", "--cuda", f"{folder}/image"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("never run on a GPU", done.stderr)
+            self.assertFalse(pathlib.Path(folder, "image").exists())
+
     def test_whatever_is_looked_at_is_exported(self):
         known = {name for group in DESCRIBED["metrics"] for name in group["names"]} | {rule["name"] for rule in DESCRIBED["record"]}
         asked = [rule["expr"] for rule in DESCRIBED["record"] + DESCRIBED["alert"]]
@@ -66,6 +87,12 @@ class Files(unittest.TestCase):
         for expression in asked:
             for name in NAME.findall(expression):
                 self.assertTrue(name in known or re.sub(r"_(bucket|sum|count)$", "", name) in known, f"{name} in {expression}")
+
+    def test_whatever_the_sources_export_is_described(self):
+        described = {name for group in DESCRIBED["metrics"] for name in group["names"]}
+        written = written_in_sources()
+        self.assertEqual(written - described, set(), "written in src, and not named in deploy/metrics.toml")
+        self.assertEqual(described - written, set(), "named in deploy/metrics.toml, and written nowhere in src")
 
     def test_a_panels_variables_are_its_dashboards(self):
         for board in DESCRIBED["dashboard"]:

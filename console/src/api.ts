@@ -17,8 +17,8 @@ export function set_api_key(key: string): void {
   else sessionStorage.removeItem(kKeyName);
 }
 
-function headers(body: boolean): HeadersInit {
-  const all: Record<string, string> = {};
+function headers(body: boolean, more: Record<string, string> = {}): HeadersInit {
+  const all = { ...more };
   if (body) all["Content-Type"] = "application/json";
   if (api_key()) all["Authorization"] = "Bearer " + api_key();
   return all;
@@ -42,10 +42,13 @@ export async function get(path: string): Promise<any> {
   return (await check(await fetch(path, { headers: headers(false), cache: "no-store" }))).json();
 }
 
-// Of the console's own, which knows its user by a cookie.
+export async function get_text(path: string): Promise<string> {
+  return (await check(await fetch(path, { headers: headers(false), cache: "no-store" }))).text();
+}
+
+// Of an operator's pages: the server knows by a cookie who has signed in.
 export async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<unknown> {
-  const headers: Record<string, string> = body === undefined ? more : { ...more, "Content-Type": "application/json" };
-  return (await check(await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" }))).json();
+  return (await check(await fetch(path, { method, headers: headers(body !== undefined, more), body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" }))).json();
 }
 
 // A stream of events that goes on for ever, from behind the one that `after` names; each one's data.
@@ -74,7 +77,7 @@ export async function send_text(method: string, path: string, text: string, head
 
 // A text, and its ETag.
 export async function get_tagged(path: string): Promise<{ text: string; etag: string }> {
-  const response = await check(await fetch(path, { cache: "no-store" }));
+  const response = await check(await fetch(path, { headers: headers(false), cache: "no-store" }));
   return { text: await response.text(), etag: response.headers.get("ETag") ?? "" };
 }
 

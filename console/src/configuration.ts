@@ -1,11 +1,11 @@
 // The page Configuration: what is in force, what the file says, where the two differ, and what became of the file's last reading.
-import { ApiError, get } from "./api";
+import { ApiError, get, get_text } from "./api";
 import { changes, draw_changes } from "./changes";
 import { ConfigurationEdit } from "./configuration_edit";
 import { fact, h } from "./dom";
 import { plain } from "./markdown";
 import { Operator } from "./operator";
-import { get_metrics, get_text, Poller } from "./poller";
+import { get_metrics, Poller } from "./poller";
 import { words } from "./words";
 
 const w = words.configuration;

@@ -1,5 +1,5 @@
 // The console: its frame, which page is shown, colours, keys.
-import { ApiError, set_api_key } from "./api";
+import { api_key, ApiError, set_api_key } from "./api";
 import { Capacity } from "./capacity";
 import { ChainFigures } from "./chain_figures";
 import { Chains } from "./chains";
@@ -19,7 +19,7 @@ import { ServerHealth } from "./server_health";
 import { Splits } from "./splits";
 import { say, words } from "./words";
 
-type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean; what_if?: boolean; sign_in?: boolean };
+type Config = { version: string; pages: string[]; chat_port: number; chat_tls: boolean; what_if?: boolean; sign_in?: boolean; asks_key?: boolean };
 type Page = keyof typeof words.pages;
 
 const kThemes = ["auto", "light", "dark"] as const;
@@ -39,6 +39,9 @@ let capacity: Capacity | null = null;
 let shown: Page | "" = "";
 let asked = 0;  // how often a page was asked for
 let operator = new Operator(false);
+let signs_in_first = false;  // nothing is shown to whoever has not
+
+const kAgain_ms = 2000;
 
 // As it stands, if it is no encoding of anything.
 function decoded(text: string): string {
@@ -85,6 +88,18 @@ function ask_key(wrong: boolean): Promise<void> {
   });
 }
 
+// What is asked of a stream that was refused: a session that is over takes the pages away, which ends the stream too.
+async function ask_anew(wrong: boolean): Promise<void> {
+  if (!signs_in_first) return ask_key(wrong);
+  await operator.load();
+  if (operator.is_signed_in) await new Promise((resolve) => setTimeout(resolve, kAgain_ms));
+}
+
+function sign_in_panel(): HTMLElement {
+  return h("div", { class: "panel key" }, h("h1", {}, words.operator.first), h("p", { class: "quiet" }, words.operator.first_note),
+    button(words.operator.sign_in, () => void operator.sign_in(), { class: "main" }));
+}
+
 // Until it works: asks for the key where one is wanted.
 async function with_key<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
@@ -104,7 +119,7 @@ async function show_chat(model: string): Promise<HTMLElement> {
 }
 
 function show_fed(page: "fleet" | "scaling" | "requests", has_what_if = false): HTMLElement {
-  feed ??= new FleetFeed(ask_key);
+  feed ??= new FleetFeed(ask_anew);
   const view = fed.get(page) ?? { fleet: () => new Fleet(feed!, operator), scaling: () => new Scaling(feed!, has_what_if), requests: () => new Requests(feed!) }[page]().element;
   fed.set(page, view);
   view.querySelector("h1")!.after(feed.state);
@@ -133,6 +148,13 @@ async function show(config: Config): Promise<void> {
   document.title = `${words.pages[page]} – ${words.product}`;
   document.body.dataset.page = page;
   if (page !== "live") live?.stop();
+  if (signs_in_first && !operator.is_signed_in) {
+    ++asked;
+    feed?.stop();
+    main.replaceChildren(sign_in_panel());
+    shown = "";
+    return;
+  }
   if (!["fleet", "scaling", "requests"].includes(page)) feed?.stop();
   const pages: Record<Page, () => Promise<HTMLElement>> = {
     chat: () => show_chat(decoded(model ?? "")),
@@ -157,6 +179,7 @@ async function show(config: Config): Promise<void> {
   if (page !== "chat" || chat === null) main.replaceChildren(h("p", { class: "empty" }, words.loading));
   const mine = ++asked;
   try {
+    if (config.asks_key && !signs_in_first && !api_key()) await ask_key(false);
     const view = await pages[page]();
     if (mine !== asked) return; // another page was chosen meanwhile
     main.replaceChildren(view);
@@ -190,6 +213,12 @@ async function begin(): Promise<void> {
   operator = new Operator(config.sign_in === true);
   nav.after(operator.element);
   await operator.load();
+  signs_in_first = config.sign_in === true && config.asks_key === true;
+  let was_signed_in = operator.is_signed_in;
+  operator.on_change(() => {
+    if (signs_in_first && operator.is_signed_in !== was_signed_in) void show(config);
+    was_signed_in = operator.is_signed_in;
+  });
   document.querySelector(".name")!.setAttribute("title", config.version);
   addEventListener("hashchange", () => void show(config));
   await show(config);

@@ -76,7 +76,7 @@ export class Operator {
     for (const watcher of this.watchers) watcher();
   }
 
-  private sign_in(): Promise<void> {
+  sign_in(): Promise<void> {
     const field = h("input", { type: "password", autocomplete: "off", required: true });
     const state = h("p", { class: "state wrong", role: "alert" });
     return dialog(w.title, (close) => [h("form", { class: "key", onsubmit: (event: Event) => {

@@ -1,5 +1,5 @@
 // What a page asks of the operator's listener again and again while somebody looks; and Prometheus' text as numbers.
-import { ApiError } from "./api";
+import { ApiError, get_text } from "./api";
 import { h } from "./dom";
 import { plain } from "./markdown";
 import { say, words } from "./words";
@@ -32,18 +32,6 @@ export class Poller {
     if (this.state.textContent !== why) this.state.textContent = why;
     this.timer = window.setTimeout(() => void this.turn(), this.each_ms);
   }
-}
-
-export async function get_text(path: string): Promise<string> {
-  const response = await fetch(path, { cache: "no-store" });
-  if (response.ok) return response.text();
-  let message = response.status + " " + response.statusText;
-  try {
-    message = (await response.json()).error.message ?? message;
-  } catch {
-    // not one of ours
-  }
-  throw new ApiError(response.status, message);
 }
 
 export type Labels = Record<string, string>;

@@ -1,9 +1,8 @@
 // The page Routing: where a request would go just now, and why: each worker's cost, term by term.
-import { ApiError, get, send } from "./api";
+import { ApiError, get, get_text, send } from "./api";
 import { fact, grouped, h, milliseconds } from "./dom";
 import { Row } from "./feed";
 import { plain } from "./markdown";
-import { get_text } from "./poller";
 import { Table } from "./table";
 import { say, words } from "./words";
 

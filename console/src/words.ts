@@ -20,6 +20,8 @@ export const words = {
   operator: {
     sign_in: "Sign in",
     title: "Sign in as an operator",
+    first: "This gateway shows its pages to operators",
+    first_note: "They are here once somebody has signed in with a key that has role=admin.",
     label: "Operator's key",
     note: "The key is exchanged for a session of twelve hours in this browser, and not kept.",
     wrong: "This is no operator's key.",

@@ -49,6 +49,12 @@ void AdminGate::set_keys(OperatorKeys keys) {
   operators_.store(std::make_shared<const OperatorKeys>(std::move(keys)));
 }
 
+OperatorRole AdminGate::role_of(std::string_view key) const {
+  const std::shared_ptr<const OperatorKeys> keys = operators_.load();
+  const OperatorKeys::Operator* who = keys->operator_of(key);
+  return who == nullptr ? OperatorRole::kNone : who->role;
+}
+
 std::variant<std::string, api::ApiError> AdminGate::admit(const net::HttpRequest& request,
                                                           OperatorRole needed) const {
   const std::shared_ptr<const OperatorKeys> keys = operators_.load();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "access/operator_keys.h"
@@ -22,6 +23,9 @@ class AdminGate {
 
   bool asks() const { return keys_ == Keys::kAsked; }
   void set_keys(OperatorKeys keys);
+
+  // Of a key alone; kNone: it is no operator's.
+  OperatorRole role_of(std::string_view key) const;
 
   // Who asks, as the audit log has it; or why not: 401, or 403 insufficient_scope. `needed`: kNone,
   // where anybody may.

@@ -72,7 +72,9 @@ std::string config_body(const Config& config) {
       .key("what_if")
       .boolean(config.has_what_if)
       .key("sign_in")
-      .boolean(config.has_sign_in);
+      .boolean(config.has_sign_in)
+      .key("asks_key")
+      .boolean(config.asks_key);
   writer.end_object();
   return body;
 }

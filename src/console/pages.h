@@ -22,6 +22,7 @@ struct Config {
   bool chat_tls = false;
   bool has_what_if = false;  // the autoscaler's facts are recorded, to be played with other knobs
   bool has_sign_in = false;  // pages may command, for whoever signs in (console/sessions.h)
+  bool asks_key = false;     // nothing is shown to whoever has neither signed in nor a key
 };
 std::string config_body(const Config& config);
 

@@ -34,17 +34,18 @@ std::string address_of(const net::HttpRequest& request) {
   return request.remote.substr(0, request.remote.rfind(':'));
 }
 
-// Cookies belong to a host, whatever the port: another console there has one of another name.
-std::string cookie_name(const net::HttpRequest& request) {
+// Cookies belong to a host, whatever the port: another console there has one of another name, as has
+// another gateway behind the same proxy.
+std::string cookie_name(const net::HttpRequest& request, std::string_view tag) {
   const std::string_view host = request.headers.get("Host");
   const size_t colon = host.rfind(':');
   const std::string_view port = colon == std::string_view::npos ? "" : host.substr(colon + 1);
   const bool is_port = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
-  return "pelton_console" + (is_port ? "_" + std::string(port) : "");
+  return fmt::format("pelton_console{}{}_{}", is_port ? "_" : "", is_port ? port : "", tag);
 }
 
-std::string_view cookie_of(const net::HttpRequest& request) {
-  const std::string name = cookie_name(request) + "=";
+std::string_view cookie_of(const net::HttpRequest& request, std::string_view tag) {
+  const std::string name = cookie_name(request, tag) + "=";
   std::string_view all = request.headers.get("Cookie").substr(0, kCookiesMax);
   while (!all.empty()) {
     std::string_view one = all.substr(0, all.find(';'));
@@ -63,15 +64,23 @@ net::HttpResponse signed_out() {
   return refusal(401, "not_signed_in", "nobody has signed in here, or not lately");
 }
 
-// The cookie goes where the session's own path is, /console, and not to the API. Behind a proxy
-// that speaks TLS the page's origin says so.
-std::string set_cookie(const net::HttpRequest& request, std::string_view value, int64_t seconds) {
+struct Cookie {
+  std::string name;
+  std::string_view value;
+  int64_t seconds = 0;
+};
+
+// Pages ask /v1 and /metrics too, and behind a proxy all of these are below a prefix that nobody
+// here knows: so the whole host's. Behind a proxy that speaks TLS the page's origin says so.
+std::string set_cookie(const net::HttpRequest& request, const Cookie& cookie) {
   const bool tls = request.tls || request.headers.get("Origin").starts_with("https://");
-  return fmt::format("{}={}; HttpOnly; SameSite=Strict; Max-Age={}{}", cookie_name(request), value,
-                     seconds, tls ? "; Secure" : "");
+  return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}", cookie.name,
+                     cookie.value, cookie.seconds, tls ? "; Secure" : "");
 }
 
 }  // namespace
+
+Sessions::Sessions(Parts parts) : parts_(std::move(parts)), tag_(base::random_hex(4)) {}
 
 net::HttpResponse Sessions::answer(const net::HttpRequest& request) {
   if (!is_own_page(request)) return other_page();
@@ -144,12 +153,9 @@ net::HttpResponse Sessions::sign_in(const net::HttpRequest& request) {
       return response;
     }
     account = parts_.account_of(key);
-    if (!account) note_wrong(address);
+    if (!account && !parts_.is_lesser(key)) note_wrong(address);
   }
-  if (!account) {
-    parts_.on_event("wrong key", {}, address);
-    return refusal(401, "wrong_key", "this is no operator's key");
-  }
+  if (!account) return refused_key(key, address);
   Session session{.account = *account,
                   .token = replaced_token(request, *account).value_or(base::random_hex(32)),
                   .address = address,
@@ -160,9 +166,22 @@ net::HttpResponse Sessions::sign_in(const net::HttpRequest& request) {
   w.key("seconds").integer(kSeconds).end_object();
   net::HttpResponse response = net::json_response(std::move(text));
   response.headers.add("Cache-Control", "no-store");
-  response.headers.add("Set-Cookie", set_cookie(request, begin(std::move(session)), kSeconds));
+  const std::string cookie = begin(std::move(session));
+  response.headers.add(
+      "Set-Cookie",
+      set_cookie(request,
+                 {.name = cookie_name(request, tag_), .value = cookie, .seconds = kSeconds}));
   parts_.on_event("signed in", *account, address);
   return response;
+}
+
+net::HttpResponse Sessions::refused_key(const std::string& key, const std::string& address) const {
+  if (parts_.is_lesser(key)) {
+    parts_.on_event("a key without role=admin", {}, address);
+    return refusal(403, "insufficient_scope", "only a key with role=admin signs in here");
+  }
+  parts_.on_event("wrong key", {}, address);
+  return refusal(401, "wrong_key", "this is no operator's key");
 }
 
 // The browser forgets the cookie that it has. Its other tabs go on with their token, if it is the
@@ -199,13 +218,15 @@ net::HttpResponse Sessions::sign_out(const net::HttpRequest& request) {
       std::erase_if(sessions_,
                     [&](const auto& one) { return one.second.account.id == account.id; });
     } else {
-      sessions_.erase(base::sha256(cookie_of(request)));
+      sessions_.erase(base::sha256(cookie_of(request, tag_)));
     }
   }
   parts_.on_event(everywhere ? "signed out everywhere" : "signed out", account,
                   address_of(request));
   net::HttpResponse response = net::json_response("{}");
-  response.headers.add("Set-Cookie", set_cookie(request, "", 0));
+  response.headers.add(
+      "Set-Cookie",
+      set_cookie(request, {.name = cookie_name(request, tag_), .value = {}, .seconds = 0}));
   return response;
 }
 
@@ -214,7 +235,7 @@ Sessions::ByCookie::iterator Sessions::find(const net::HttpRequest& request) {
   std::erase_if(sessions_, [&](const auto& one) {
     return one.second.begun_ns <= oldest_ns || !parts_.is_valid(one.second.account.id);
   });
-  const std::string_view cookie = cookie_of(request);
+  const std::string_view cookie = cookie_of(request, tag_);
   if (cookie.empty()) return sessions_.end();
   const auto found = sessions_.find(base::sha256(cookie));
   if (found == sessions_.end() || found->second.address != address_of(request)) {

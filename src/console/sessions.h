@@ -40,12 +40,15 @@ class Sessions {
     std::string name;  // that is shown and logged
   };
   struct Parts {
-    std::function<std::optional<Account>(std::string_view key)> account_of;  // none: no operator's
+    // None: of nobody who may sign in.
+    std::function<std::optional<Account>(std::string_view key)> account_of;
+    // Whether it is an operator's, of a role that may less.
+    std::function<bool(std::string_view key)> is_lesser;
     std::function<bool(const std::string& id)> is_valid;                     // still
     std::function<void(std::string_view what, const Account&, std::string_view address)> on_event;
     const base::Clock& clock;  // outlives it
   };
-  explicit Sessions(Parts parts) : parts_(std::move(parts)) {}
+  explicit Sessions(Parts parts);
 
   // Answers a request to /console/session.
   net::HttpResponse answer(const net::HttpRequest& request);
@@ -75,6 +78,7 @@ class Sessions {
   using ByCookie = std::map<std::string, Session>;
 
   net::HttpResponse sign_in(const net::HttpRequest& request);
+  net::HttpResponse refused_key(const std::string& key, const std::string& address) const;
   net::HttpResponse sign_out(const net::HttpRequest& request);
   // With the lock held.
   ByCookie::iterator find(const net::HttpRequest& request);
@@ -88,6 +92,7 @@ class Sessions {
   std::string begin(Session session);
 
   const Parts parts_;
+  const std::string tag_;  // in the names of its cookies; drawn
   std::mutex mutex_;
   // All guarded by mutex_.
   ByCookie sessions_;  // by the cookie's digest

@@ -29,6 +29,7 @@ class ConsoleSessions : public testing::Test {
          if (!keys_.contains(std::string(key))) return std::nullopt;
          return Sessions::Account{.id = std::string(key), .name = "ann"};
        },
+       .is_lesser = [](std::string_view key) { return key == "viewer's"; },
        .is_valid = [this](const std::string& id) { return keys_.contains(id); },
        .on_event =
            [this](std::string_view what, const Sessions::Account& account,
@@ -90,10 +91,10 @@ TEST_F(ConsoleSessions, AKeyBecomesACookieThatNoPageReads) {
   const net::HttpResponse in = sign_in("right");
   ASSERT_EQ(in.status, 200) << in.body;
   const std::string cookie(in.headers.get("Set-Cookie"));
-  EXPECT_THAT(cookie, testing::MatchesRegex("pelton_console_8091=[0-9a-f]{64}; HttpOnly; "
-                                            "SameSite=Strict; Max-Age=43200"));
+  EXPECT_THAT(cookie, testing::MatchesRegex("pelton_console_8091_[0-9a-f]{8}=[0-9a-f]{64}; Path=/; "
+                                            "HttpOnly; SameSite=Strict; Max-Age=43200"));
   EXPECT_EQ(in.headers.get("Cache-Control"), "no-store");
-  EXPECT_THAT(in.body, Not(HasSubstr(cookie_of(in).substr(20))));
+  EXPECT_THAT(in.body, Not(HasSubstr(cookie_of(in).substr(29))));
   EXPECT_THAT(in.body, Not(HasSubstr("right")));
   const net::HttpResponse who = send({.cookie = cookie_of(in)});
   EXPECT_EQ(who.status, 200);
@@ -132,6 +133,32 @@ TEST_F(ConsoleSessions, ASecondSignInOfABrowserLeavesItsOtherTabsTheirToken) {
   EXPECT_TRUE(holds(cookie_of(third)));
 }
 
+// Behind one proxy two gateways have the same host and port, and a browser one jar for both.
+TEST_F(ConsoleSessions, OfTwoGatewaysBehindOneHostBothAreKept) {
+  Sessions other({.account_of = [](std::string_view) { return Sessions::Account{.id = "o"}; },
+                  .is_lesser = [](std::string_view) { return false; },
+                  .is_valid = [](const std::string&) { return true; },
+                  .on_event = [](std::string_view, const Sessions::Account&, std::string_view) {},
+                  .clock = clock_});
+  const std::string here = cookie_of(sign_in("right"));
+  const std::string there =
+      cookie_of(other.answer(request({.method = "POST", .body = R"({"key":"right"})"})));
+  EXPECT_NE(here.substr(0, here.find('=')), there.substr(0, there.find('=')));
+  EXPECT_TRUE(holds(here + "; " + there));
+  EXPECT_TRUE(holds(there + "; " + here));
+}
+
+TEST_F(ConsoleSessions, AKeyOfALesserRoleIsNotWrongButMayNot) {
+  for (int i = 0; i < 2 * Sessions::kAttempts; ++i) {
+    const net::HttpResponse refused = sign_in("viewer's");
+    ASSERT_EQ(refused.status, 403) << i;
+    EXPECT_THAT(refused.body, HasSubstr("only a key with role=admin signs in here"));
+    EXPECT_EQ(refused.headers.get("Set-Cookie"), "");
+  }
+  EXPECT_EQ(events_.back(), "a key without role=admin,,10.0.0.7");
+  EXPECT_EQ(sign_in("right").status, 200) << "these were no guesses";
+}
+
 TEST_F(ConsoleSessions, AllEndWithTheLastOperator) {
   const std::string cookie = cookie_of(sign_in("right"));
   ASSERT_TRUE(holds(cookie));
@@ -161,7 +188,7 @@ TEST_F(ConsoleSessions, AChangeNeedsCookieTokenPageAndAddress) {
   EXPECT_EQ(with([](Sent& s) { s.cookie = ""; }), 401);
   EXPECT_EQ(with([](Sent& s) { s.cookie.back() = s.cookie.back() == 'a' ? 'b' : 'a'; }), 401);
   EXPECT_EQ(with([](Sent& s) { s.token = ""; }), 403);
-  EXPECT_EQ(with([](Sent& s) { s.token = s.cookie.substr(20); }), 403);
+  EXPECT_EQ(with([](Sent& s) { s.token = s.cookie.substr(29); }), 403);
   EXPECT_EQ(with([](Sent& s) { s.site = "cross-site"; }), 403);
   EXPECT_EQ(with([](Sent& s) { s.site = "same-site"; }), 403) << "another port of this host";
   EXPECT_EQ(with([](Sent& s) { s.site = "", s.origin = "http://evil:8091"; }), 403);
@@ -203,7 +230,8 @@ TEST_F(ConsoleSessions, SigningOutEndsOneOrAllOfAnAccount) {
   const net::HttpResponse out =
       send({.method = "DELETE", .cookie = cookie_of(here), .token = token_of(here)});
   EXPECT_EQ(out.status, 200);
-  EXPECT_THAT(std::string(out.headers.get("Set-Cookie")), HasSubstr("8091=; HttpOnly"));
+  EXPECT_THAT(std::string(out.headers.get("Set-Cookie")), testing::StartsWith(cookie_of(here).substr(0, 29) + "; Path=/;"))
+      << "the same one is forgotten";
   EXPECT_THAT(std::string(out.headers.get("Set-Cookie")), HasSubstr("Max-Age=0"));
   EXPECT_FALSE(holds(cookie_of(here)));
   EXPECT_TRUE(holds(cookie_of(there), "10.0.0.8"));

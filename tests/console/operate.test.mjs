@@ -167,7 +167,7 @@ test("by the keyboard alone: sign in, drain a worker, let it take requests again
   await page.waitForSelector("td.does button");
   assert.equal(await page.locator(".who-signed-in").textContent(), "ann");
   const [cookie] = await context.cookies();
-  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path, cookie.secure], [true, "Strict", "/console", false]);
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path, cookie.secure], [true, "Strict", "/", false]);
   assert.ok(Math.abs(cookie.expires - Date.now() / 1000 - 43200) < 300);
   assert.equal(await page.evaluate(() => document.cookie), "");
   assert.deepEqual(await page.evaluate(() => [localStorage.length + sessionStorage.length]), [0]);

@@ -2,10 +2,11 @@
 # The web console in a headless Chromium, against a server of scripted answers.
 #
 # usage: run.sh WORK_FOLDER PELTON smoke|hostile|pictures
+#        run.sh WORK_FOLDER PELTON heap MINUTES
 #
 # Installs the pinned npm packages into WORK_FOLDER. PICTURES=FOLDER keeps pictures of each page. Exit code 77
 # (skipped): there is no Chromium, or npm cannot fetch; an error under PELTON_FULL=1. smoke: every page; pictures: those of docs/pictures, into DOCS_PICTURES; hostile: a model's output as the attacker, under
-# PELTON_FULL=1 only.
+# PELTON_FULL=1 only; heap: whether pages of a gateway under requests, open for so long, grow (heap.mjs).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(realpath -m "$1")
@@ -60,7 +61,43 @@ ADMIN_URL=$(sed -n 's/^admin on //p' server.out)
 PELTON=$pelton
 export BASE_URL ADMIN_URL PELTON
 
-tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs pages.test.mjs planned.test.mjs small.test.mjs)
+if [[ $what == heap ]]; then
+  cat >heap.toml <<END
+[gateway]
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:0"
+
+[[pool]]
+name = "one"
+model = "one"
+
+[pool.scale]
+min = 1
+max = 1
+
+[pool.launch]
+serve = ["$work/one", "--executor", "modelled:$here/script.json"]
+start_seconds = 1
+END
+  : >gateway.out
+  "$pelton" gateway --config heap.toml --with-autoscaler >gateway.out 2>gateway.err &
+  gateway=$!
+  trap 'kill "$server" "$gateway" "${load:-}" 2>/dev/null || true; wait "$server" "$gateway" 2>/dev/null || true' EXIT
+  until grep -q '^admin on ' gateway.out; do
+    kill -0 "$gateway"
+    sleep 0.1
+  done
+  url=$(sed -n 's/^listening on //p' gateway.out)
+  admin=$(sed -n 's/^admin on //p' gateway.out)
+  while sleep 0.2; do
+    curl -s -o answer --json '{"model":"one","messages":[{"role":"user","content":"Hello"}],"max_tokens":8}' "$url/v1/chat/completions" || true
+  done &
+  load=$!
+  node heap.mjs "$4" "$admin/console#fleet" "$admin/console#scaling" "$admin/console#requests" "$admin/console#health"
+  exit
+fi
+
+tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs admin_keys.test.mjs pages.test.mjs planned.test.mjs small.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
 [[ $what == pictures ]] && tests=(pictures.test.mjs)
 timeout 840 node --test --test-concurrency=1 --test-timeout=800000 "${tests[@]}"

@@ -23,6 +23,10 @@
 {{- if or .Values.autoscaler.enabled .Values.keda.enabled .Values.hpa.enabled -}}
 {{- fail "autoscaler, keda and hpa are for a fleet: kind: fleet" -}}
 {{- end -}}
+{{- if or .Values.fleetKey.secretName .Values.rankToken.secretName -}}
+{{- fail "fleetKey and rankToken are a fleet's: kind: fleet" -}}
+{{- end -}}
+{{- include "pelton.checkMode" . -}}
 {{- if and .Values.podMonitor.enabled .Values.access.keysSecret (not .Values.podMonitor.keySecret.name) -}}
 {{- fail "podMonitor.keySecret is missing: this server asks for a key at /metrics, too" -}}
 {{- end -}}
@@ -38,7 +42,14 @@
 {{- include "pelton.checkPod" (dict "where" "server" "pod" .Values.server) -}}
 {{- end }}
 
+{{- define "pelton.checkMode" -}}
+{{- if and (eq .Values.autoscaler.mode "act") (not .Values.autoscaler.enabled) -}}
+{{- fail "autoscaler.mode is act, and autoscaler.enabled is false: nobody would" -}}
+{{- end -}}
+{{- end }}
+
 {{- define "pelton.checkFleet" -}}
+{{- include "pelton.checkMode" . -}}
 {{- if .Values.inferencePool.enabled -}}
 {{- fail "inferencePool is for kind: server: a fleet's gateways say which pod is asked" -}}
 {{- end -}}
