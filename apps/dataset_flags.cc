@@ -81,7 +81,7 @@ Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Argument
                                               .speed = times.trace_speed,
                                               .seed = seed},
                                              vocabulary));
-    write_note(workload::went_back_note(path, trace));
+    write_note(workload::trace_note(path, trace));
     return std::move(trace.conversations);
   }
   workload::RecordedOptions options{.count = arguments.integer("--num-prompts"),

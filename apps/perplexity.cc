@@ -19,6 +19,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fingerprint.h"
 #include "cli/interrupt.h"
@@ -209,6 +210,12 @@ Result<std::vector<TokenId>> read_tokens(const cli::Arguments& arguments,
     return Error{ErrorCode::kInvalidArgument, "give a text with --text, or ids with --tokens", {}};
   } else {
     TRY_ASSIGN(const std::string text, read_input(arguments.text("--text")));
+    if (!base::is_valid_utf8(text)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} is no text: its byte {} is not UTF-8", arguments.text("--text"),
+                               base::valid_utf8_prefix(text) + 1),
+                   "text"};
+    }
     TRY_ASSIGN(const tokenizer::Tokenizer tokenizer, load_tokenizer(model));
     ids = tokenizer.encode(text);
   }

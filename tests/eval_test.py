@@ -246,6 +246,9 @@ class Perplexity(unittest.TestCase):
         with open(empty, "w", encoding="utf-8"):
             pass
         self.assertIn("two tokens", pelton("perplexity", BOX, "--text", empty, code=2))
+        with open(empty, "wb") as file:
+            file.write(b"words \xff\xfe words")
+        self.assertIn("its byte 7 is not UTF-8", pelton("perplexity", BOX, "--text", empty, code=2))
         self.assertIn("stride", pelton("perplexity", TINY, "--tokens", self.tokens, "--window", "8", "--stride", "9", code=2))
         with open(self.tokens, "w", encoding="utf-8") as file:
             json.dump([1, 10**6], file)

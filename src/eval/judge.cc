@@ -83,6 +83,46 @@ size_t number_end(std::string_view text, size_t begin) {
   return end;
 }
 
+// What an exponent that begins at `at` multiplies by: "e+05" -> 5. None: it is a word, or so large
+// that nobody means it.
+struct Exponent {
+  int value = 0;
+  size_t end = 0;
+};
+std::optional<Exponent> exponent_at(std::string_view text, size_t at) {
+  constexpr size_t kDigitsMax = 3;
+  if (at >= text.size() || lower(text[at]) != 'e') return std::nullopt;
+  size_t digits = at + 1;
+  const bool has_sign = digits < text.size() && (text[digits] == '+' || text[digits] == '-');
+  const bool is_negative = has_sign && text[digits] == '-';
+  digits += has_sign ? 1 : 0;
+  Exponent exponent{.end = digits};
+  while (exponent.end < text.size() && is_digit(text[exponent.end])) {
+    if (exponent.end - digits == kDigitsMax) return std::nullopt;
+    exponent.value = 10 * exponent.value + (text[exponent.end++] - '0');
+  }
+  if (exponent.end == digits) return std::nullopt;
+  if (exponent.end < text.size() && is_letter(text[exponent.end])) return std::nullopt;
+  if (is_negative) exponent.value = -exponent.value;
+  return exponent;
+}
+
+// "1.25" by 10^3 -> "1250".
+std::string shifted(std::string_view digits, int places) {
+  std::string whole;
+  for (const char c : digits) {
+    if (is_digit(c)) whole += c;
+  }
+  const size_t point = std::min(digits.find('.'), digits.size());
+  const auto before = std::count_if(digits.begin(), digits.begin() + static_cast<int64_t>(point),
+                                    [](char c) { return is_digit(c); });
+  const int64_t at = before + places;
+  if (at <= 0) return "0." + std::string(static_cast<size_t>(-at), '0') + whole;
+  whole.append(static_cast<size_t>(std::max<int64_t>(at - std::ssize(whole), 0)), '0');
+  if (at < std::ssize(whole)) whole.insert(static_cast<size_t>(at), ".");
+  return whole;
+}
+
 bool same_number(const ExpectNumber& expected, const Answer& answer) {
   const std::optional<std::string> said = last_number(answer.content);
   const std::optional<std::string> wanted = last_number(expected.number);
@@ -247,8 +287,11 @@ std::optional<std::string> last_number(std::string_view text) {
     const bool negative =
         at > 0 && text[at - 1] == '-' &&
         (at == 1 || (!is_digit(text[at - 2]) && !is_letter(text[at - 2]) && text[at - 2] != ')'));
-    last = shortest_decimal(text.substr(at, end - at), negative);
-    at = end;
+    const std::optional<Exponent> exponent = exponent_at(text, end);
+    const std::string_view digits = text.substr(at, end - at);
+    last = exponent ? shortest_decimal(shifted(digits, exponent->value), negative)
+                    : shortest_decimal(digits, negative);
+    at = exponent ? exponent->end : end;
   }
   return last;
 }

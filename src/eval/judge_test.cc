@@ -19,6 +19,15 @@ TEST(Judge, the_last_number_counts_however_it_is_written) {
   EXPECT_EQ(last_number("the 12,34"), "34");  // no groups of three
   EXPECT_EQ(last_number("007"), "7");
   EXPECT_EQ(last_number("none"), std::nullopt);
+  EXPECT_EQ(last_number("1e+05"), "100000");
+  EXPECT_EQ(last_number("-1.5E3."), "-1500");
+  EXPECT_EQ(last_number("12.5e-3"), "0.0125");
+  EXPECT_EQ(last_number("1,250e2"), "125000");
+  EXPECT_EQ(last_number("0e5"), "0");
+  EXPECT_EQ(last_number("1.25e1"), "12.5");
+  EXPECT_EQ(last_number("3e"), "3");
+  EXPECT_EQ(last_number("3 eggs, 2eggs"), "2");
+  EXPECT_EQ(last_number("0x1e5f"), "5");  // a word, not a number
   EXPECT_TRUE(right(ExpectNumber{"18"}, "She makes **$18** every day."));
   EXPECT_TRUE(right(ExpectNumber{"18"}, "18.00"));
   EXPECT_FALSE(right(ExpectNumber{"18"}, "18 eggs in 2 days"));

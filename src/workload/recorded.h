@@ -85,12 +85,13 @@ struct TraceOptions {
 struct Trace {
   std::vector<Conversation> conversations;  // by their times
   int64_t went_back = 0;                    // came before one that stands above them
+  int64_t unanswered = 0;  // by their "outcome", or of no tokens: they are asked all the same
 };
 // Beyond a bound is an error by its line, and nothing behind it is read. Memory: of each request
 // what its Conversation and its prompt take, and 40 bytes and its blocks meanwhile.
 Result<Trace> trace_conversations(std::string_view text, const std::string& name,
                                   const TraceOptions& options, const Vocabulary& vocabulary);
-// A sentence for whoever runs it; empty: none went back.
-std::string went_back_note(const std::string& name, const Trace& trace);
+// Sentences for whoever runs it; empty: none went back, and all were answered.
+std::string trace_note(const std::string& name, const Trace& trace);
 
 }  // namespace pelton::workload

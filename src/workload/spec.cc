@@ -201,7 +201,7 @@ Result<Trace> trace_of(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
 
 Result<Workload> traced(const WorkloadSpec& spec, const Vocabulary& vocabulary) {
   TRY_ASSIGN(Trace trace, trace_of(spec, vocabulary));
-  Workload workload{.note = went_back_note(spec.file, trace)};
+  Workload workload{.note = trace_note(spec.file, trace)};
   workload.conversations = std::move(trace.conversations);
   for (const Conversation& conversation : workload.conversations) {
     workload.at_s.push_back(conversation.at_s.value_or(0));

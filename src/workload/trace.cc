@@ -37,6 +37,7 @@ struct All {
   std::vector<Came> came;
   std::vector<int64_t> blocks;  // of all lines, one after the other
   int64_t went_back = 0;        // lines that came before one above them
+  int64_t unanswered = 0;       // lines of requests that had no answer, or none of any length
 };
 
 Error bad(const std::string& where, std::string why) {
@@ -69,7 +70,8 @@ Result<void> read_blocks(const Json& json, Came& came, std::vector<int64_t>& blo
     came.block_tokens = static_cast<int32_t>(*tokens);
   }
   const Json* const ids = json.find("hash_ids");
-  if (ids == nullptr || !ids->is_array()) return {};
+  if (ids == nullptr || ids->is_null()) return {};
+  if (!ids->is_array()) return bad("\"hash_ids\" must be a list of whole numbers");
   const int32_t most = (came.input_tokens + came.block_tokens - 1) / came.block_tokens;
   came.blocks_begin = blocks.size();
   for (const Json& id : ids->as_array()) {
@@ -81,7 +83,8 @@ Result<void> read_blocks(const Json& json, Came& came, std::vector<int64_t>& blo
   return {};
 }
 
-Result<Came> parse_json_line(std::string_view line, std::vector<int64_t>& blocks) {
+// `all`: whose blocks it adds to, and whose counts.
+Result<Came> parse_json_line(std::string_view line, All& all) {
   Result<Json> json = Json::parse(line);
   if (!json) return bad(json.error().message);
   const std::optional<double> ms = json->number("timestamp");
@@ -94,7 +97,10 @@ Result<Came> parse_json_line(std::string_view line, std::vector<int64_t>& blocks
   Came came{.at_ms = *ms,
             .input_tokens = static_cast<int32_t>(*input),
             .output_tokens = static_cast<int32_t>(*output)};
-  TRY(read_blocks(*json, came, blocks));
+  TRY(read_blocks(*json, came, all.blocks));
+  // Of a gateway's request log; others say nothing of it.
+  const bool has_failed = json->string("outcome").value_or("ok") != "ok";
+  if (has_failed && *input > 0 && *output > 0) ++all.unanswered;
   return came;
 }
 
@@ -180,7 +186,7 @@ Result<All> parse(std::string_view text, const std::string& name, const TraceOpt
       continue;
     }
     const Result<Came> came =
-        columns ? parse_csv_line(*line, *columns) : parse_json_line(*line, all.blocks);
+        columns ? parse_csv_line(*line, *columns) : parse_json_line(*line, all);
     if (!came.ok()) return bad(here(), came.error().message);
     tokens += came->input_tokens;
     if (tokens > options.tokens_max) {
@@ -193,6 +199,7 @@ Result<All> parse(std::string_view text, const std::string& name, const TraceOpt
                                      options.requests_max));
     }
     all.went_back += came->at_ms < latest_ms ? 1 : 0;
+    all.unanswered += came->input_tokens == 0 || came->output_tokens == 0 ? 1 : 0;
     latest_ms = std::max(latest_ms, came->at_ms);
     all.came.push_back(*came);
   }
@@ -294,7 +301,8 @@ Result<Trace> trace_conversations(std::string_view text, const std::string& name
                            length_s / kDay_s, kTraceLengthMax_s / kDay_s));
   }
   Trace trace{.conversations = std::vector<Conversation>(all.came.size()),
-              .went_back = all.went_back};
+              .went_back = all.went_back,
+              .unanswered = all.unanswered};
   for (size_t i = 0; i < all.came.size(); ++i) {
     const Came& came = all.came[i];
     trace.conversations[i].at_s = (came.at_ms - begin_ms) / 1000 / options.speed;
@@ -305,12 +313,19 @@ Result<Trace> trace_conversations(std::string_view text, const std::string& name
   return trace;
 }
 
-std::string went_back_note(const std::string& name, const Trace& trace) {
-  if (trace.went_back == 0) return {};
-  return fmt::format(
-      "{}: {} of its {} requests came before one that stands above them; all are "
-      "taken in the order of their times",
-      name, trace.went_back, trace.conversations.size());
+std::string trace_note(const std::string& name, const Trace& trace) {
+  std::string note;
+  if (trace.went_back > 0) {
+    note = fmt::format(
+        "{}: {} of its {} requests came before one that stands above them; all are "
+        "taken in the order of their times",
+        name, trace.went_back, trace.conversations.size());
+  }
+  if (trace.unanswered == 0) return note;
+  return note + fmt::format(
+                    "{}{}: {} of its {} requests had no answer (an outcome that is not ok, or no "
+                    "tokens); they are asked, and played as answered, with a token at least",
+                    note.empty() ? "" : "; ", name, trace.unanswered, trace.conversations.size());
 }
 
 }  // namespace pelton::workload

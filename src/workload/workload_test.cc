@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "workload/arrivals.h"
@@ -408,7 +409,9 @@ TEST(Trace, BurstGpt) {
   for (const char* bad :
        {"", "a,b\n1,2\n", "Timestamp,Request tokens,Response tokens\n1,x,2\n", "{\"timestamp\":1}",
         "{\"timestamp\":-1,\"input_length\":1,\"output_length\":1}",
-        "{\"timestamp\":1,\"input_length\":99999999,\"output_length\":1}", "{"}) {
+        "{\"timestamp\":1,\"input_length\":99999999,\"output_length\":1}", "{",
+        R"({"timestamp":1,"input_length":9,"output_length":1,"hash_ids":"1,2"})",
+        R"({"timestamp":1,"input_length":9,"output_length":1,"hash_ids":3})"}) {
     EXPECT_FALSE(trace_conversations(bad, "f", {}, Vocabulary()).ok()) << bad;
   }
 }
@@ -487,11 +490,28 @@ TEST(Trace, WhatGoesBackIsCountedAndSaid) {
                                         "f", {}, ids_vocabulary(10));
   ASSERT_TRUE(made.ok()) << made.error().message;
   EXPECT_EQ(made->went_back, 2);
-  EXPECT_EQ(went_back_note("f", *made),
+  EXPECT_EQ(trace_note("f", *made),
             "f: 2 of its 4 requests came before one that stands above them; all are taken in the "
             "order of their times");
   const auto rising = trace_conversations(line_at("3") + line_at("3"), "f", {}, ids_vocabulary(10));
-  EXPECT_EQ(went_back_note("f", *rising), "");
+  EXPECT_EQ(trace_note("f", *rising), "");
+}
+
+// As a gateway's request log has them: what had no answer is counted and said.
+TEST(Trace, WhatHadNoAnswerIsCountedAndSaid) {
+  const auto line = [](int input, int output, const char* outcome) {
+    return fmt::format(R"({{"timestamp":1,"input_length":{},"output_length":{},"outcome":"{}"}})"
+                       "\n",
+                       input, output, outcome);
+  };
+  const auto made = trace_conversations(
+      line(5, 2, "ok") + line(5, 0, "left") + line(5, 3, "error") + line(0, 2, "ok"), "f", {},
+      ids_vocabulary(10));
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->unanswered, 3);
+  EXPECT_EQ(trace_note("f", *made),
+            "f: 3 of its 4 requests had no answer (an outcome that is not ok, or no tokens); they "
+            "are asked, and played as answered, with a token at least");
 }
 
 TEST(Trace, IsBoundedInRequests) {
