@@ -232,13 +232,10 @@ Result<Listeners> open_listeners(const gateway::GatewayConfig& config, const Ans
 }
 
 // Null: nobody could see it.
-std::unique_ptr<FleetConsole> operators_console(const gateway::GatewayConfig& config,
-                                                gateway::Gateway& gateway,
-                                                const access::AdminGate& gate,
-                                                GatewayReload& reload, ConfigWorker& config_worker,
-                                                const GatewayScaling* scaling,
-                                                const ComputedPages& computed, bool has_chains,
-                                                const base::Clock& clock, base::Log& log) {
+std::unique_ptr<FleetConsole> operators_console(
+    const gateway::GatewayConfig& config, gateway::Gateway& gateway, const access::AdminGate& gate,
+    GatewayReload& reload, ConfigWorker& config_worker, const GatewayScaling* scaling,
+    const ComputedPages& computed, bool has_chains, const base::Clock& clock, base::Log& log) {
   if (config.admin_port < 0) return nullptr;
   FleetConsole::Parts parts{.gateway = &gateway,
                             .states = nullptr,

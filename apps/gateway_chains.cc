@@ -38,6 +38,17 @@ net::HttpHeaders passed_on(const net::HttpHeaders& headers) {
   return passed;
 }
 
+// The one that all of its pools have; empty: they have several. A gateway takes a request that
+// names none for its only pool's, and refuses it where there are more.
+std::string only_model(const gateway::GatewayConfig& config) {
+  std::string only;
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (pool.models.size() != 1 || (!only.empty() && only != pool.models.front())) return {};
+    only = pool.models.front();
+  }
+  return only;
+}
+
 // None where the header is missing or is no number; then the gateway's own bounds hold.
 std::optional<int64_t> time_left_ms(const net::HttpHeaders& headers) {
   std::optional<int64_t> least;  // the soonest counts
@@ -105,6 +116,7 @@ void GatewayChains::run(net::HttpRequest& request, const std::shared_ptr<net::Ex
   asked.chain = std::move(chain);
   asked.id = fmt::format("chain_{:016x}", now_ns);
   asked.body = std::move(request.body);
+  asked.any_model = only_model(*gateway_.in_force());
   asked.caller.headers = passed_on(request.headers);
   if (const auto left_ms = time_left_ms(request.headers)) {
     constexpr int64_t kDayMs = 86'400'000;

@@ -263,6 +263,19 @@ class Chains(unittest.TestCase):
             self.assertEqual(results[0][0], 200, results[0][1])
             self.assertEqual(results[0][1]["output"], expected[1]["output"])
 
+    def test_any_model_is_the_one_that_several_pools_have(self):
+        other = '[[pool]]\nname = "other"\nmodel = "MODEL"\n[[route]]\nmodel = "pelton-box"\nto = [{pool = "box", weight = 1}]\n'
+        for model, status in (("pelton-box", 200), ("another", 404)):
+            with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"PELTON_CHAINS": str(ROOT / "chains")}):
+                fleet = gateway_fixture.Fleet(folder, 1, script=SLOW, pool=other.replace("MODEL", model))
+                self.addCleanup(fleet.close)
+                connection = http.client.HTTPConnection("127.0.0.1", fleet.gateway.port, timeout=120)
+                connection.request("POST", "/v1/chains/revise", json.dumps({"input": {"question": "Why?"}}), {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                said = answer.read().decode()
+                connection.close()
+                self.assertEqual(answer.status, status, said)
+
     def test_a_gateway_that_is_being_stopped_begins_no_run(self):
         """Whose request was on its way when the gateway was stopped is answered 503: a run would be cut amid its requests."""
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"PELTON_CHAINS": str(ROOT / "chains")}):

@@ -18,7 +18,7 @@ const kCounters = [
 ] as const;
 
 // Windows of days are no number of seconds for a person, nor are minutes.
-const seconds = (value: number) => (value < 60 ? milliseconds(value * 1000) : value < 7200 ? `${+(value / 60).toFixed(1)} min`
+const seconds = (value: number) => (value < 60 ? milliseconds(value * 1000) : value < 3600 ? `${+(value / 60).toFixed(1)} min`
   : value < 172800 ? `${+(value / 3600).toFixed(1)} h` : `${+(value / 86400).toFixed(1)} d`);
 const share = (value: number) => (value * 100).toFixed(2) + " %";
 const value_of = (row: Row, value: number) => (row.name.startsWith("PeltonErrorBudget") ? share(value) : grouped(value));

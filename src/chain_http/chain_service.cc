@@ -313,7 +313,9 @@ void ChainService::begin(const std::shared_ptr<Request>& request,
                    .code = "chains_busy",
                    .retry_after_s = 1});
   }
-  chain::ChainRun::Options options{.streamed = parsed->stream, .deadline_ns = request->deadline_ns};
+  chain::ChainRun::Options options{.any_model = request->any_model,
+                                   .streamed = parsed->stream,
+                                   .deadline_ns = request->deadline_ns};
   const auto within = [&](const std::optional<double>& seconds) {
     if (!seconds) return;
     const int64_t at = clock_.now_ns() + static_cast<int64_t>(*seconds * 1e9);

@@ -66,6 +66,7 @@ class ChainService {
     std::string id;    // of the run, in its answer
     std::string body;  // as api/chain_request.h reads it
     Caller caller;
+    std::string any_model = {};          // what "model:*" asks for; empty: it names none
     std::optional<int64_t> deadline_ns;  // on the service's clock
     bool as_chat = false;                // the body is a chat's, and so is the answer
   };

@@ -34,8 +34,8 @@ std::string address_of(const net::HttpRequest& request) {
   return request.remote.substr(0, request.remote.rfind(':'));
 }
 
-// Cookies belong to a host, whatever the port: another console there has one of another name, as has
-// another gateway behind the same proxy.
+// Cookies belong to a host, whatever the port: another console there has one of another name, as
+// has another gateway behind the same proxy.
 std::string cookie_name(const net::HttpRequest& request, std::string_view tag) {
   const std::string_view host = request.headers.get("Host");
   const size_t colon = host.rfind(':');
@@ -167,10 +167,9 @@ net::HttpResponse Sessions::sign_in(const net::HttpRequest& request) {
   net::HttpResponse response = net::json_response(std::move(text));
   response.headers.add("Cache-Control", "no-store");
   const std::string cookie = begin(std::move(session));
-  response.headers.add(
-      "Set-Cookie",
-      set_cookie(request,
-                 {.name = cookie_name(request, tag_), .value = cookie, .seconds = kSeconds}));
+  response.headers.add("Set-Cookie", set_cookie(request, {.name = cookie_name(request, tag_),
+                                                          .value = cookie,
+                                                          .seconds = kSeconds}));
   parts_.on_event("signed in", *account, address);
   return response;
 }

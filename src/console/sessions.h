@@ -44,7 +44,7 @@ class Sessions {
     std::function<std::optional<Account>(std::string_view key)> account_of;
     // Whether it is an operator's, of a role that may less.
     std::function<bool(std::string_view key)> is_lesser;
-    std::function<bool(const std::string& id)> is_valid;                     // still
+    std::function<bool(const std::string& id)> is_valid;  // still
     std::function<void(std::string_view what, const Account&, std::string_view address)> on_event;
     const base::Clock& clock;  // outlives it
   };

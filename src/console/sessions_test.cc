@@ -230,7 +230,8 @@ TEST_F(ConsoleSessions, SigningOutEndsOneOrAllOfAnAccount) {
   const net::HttpResponse out =
       send({.method = "DELETE", .cookie = cookie_of(here), .token = token_of(here)});
   EXPECT_EQ(out.status, 200);
-  EXPECT_THAT(std::string(out.headers.get("Set-Cookie")), testing::StartsWith(cookie_of(here).substr(0, 29) + "; Path=/;"))
+  EXPECT_THAT(std::string(out.headers.get("Set-Cookie")),
+              testing::StartsWith(cookie_of(here).substr(0, 29) + "; Path=/;"))
       << "the same one is forgotten";
   EXPECT_THAT(std::string(out.headers.get("Set-Cookie")), HasSubstr("Max-Age=0"));
   EXPECT_FALSE(holds(cookie_of(here)));
