@@ -106,7 +106,7 @@ class Posture(unittest.TestCase):
         self.assertEqual(self.failed(sound.split(" --store-key-file")[0]).keys(), {"storage_encrypted"})
         self.assertEqual(self.failed(sound + " --allow-core-dumps").keys(), {"no_core_dumps"})
         self.assertEqual(self.failed(sound + " --host 0.0.0.0").keys(), {"listeners_encrypted"})
-        self.assertEqual(self.failed(sound + " --fleet-port 0 --fleet-host 0.0.0.0 --open", "local").keys(), {"listeners_ask"})
+        self.assertEqual(self.failed(sound + " --fleet-port 0 --fleet-host 0.0.0.0 --host 0.0.0.0 --open", "local").keys(), {"listeners_ask"})
         self.assertIn("--api-key in the command's words", self.failed(f"serve {BOX} --api-key sk-0123456789", "local")["secrets_private"])
         bare = self.failed(f"serve {BOX}")
         self.assertEqual(bare.keys(), {"clients_have_keys", "audit_kept", "roles_apart"})
