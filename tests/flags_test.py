@@ -57,7 +57,7 @@ VALUES = {
     "--current-date": "2026-11-23", "--custom-output-len": "5", "--dataset-name": "random", "--day-period": "60",
     "--reasoning-parser": "think", "--tool-call-parser": "hermes",
     "--day-swing": "0.5", "--depth": "8", "--device": "cpu", "--device-memory": "80GiB", "--devices": "2", "--draft": "model", "--lora": "adapter", "--draft-chain": "2", "--drafter": "eagle3", "--speculative-tokens": "3", "--speculative-acceptance": "0.5", "--speculative-draft-ms": "0.1", "--router": "cost",
-    "--duration": "5", "--answer-seconds": "30", "--beam-size": "2", "--best-of": "2", "--length-penalty": "1", "--seconds": "1", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
+    "--duration": "5", "--answer-seconds": "30", "--transcription-batch": "2", "--transcription-beams": "2", "--beam-size": "2", "--best-of": "2", "--length-penalty": "1", "--seconds": "1", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
     "--fail-if": "failed>1000", "--format": "hf", "--frequency-penalty": "0.1", "--gguf-type": "q8_0",
     "--goodput": "ttft:500", "--gpu": "h100", "--headroom": "0.1", "--header": "a=b", "--host": "127.0.0.1",
     "--allowed-host": "pelton.example",
