@@ -53,7 +53,7 @@ FOREIGN = {
     "true", "ulimit", "vllm", "wait",
 }
 # Flags of others that stand alone in a line of text.
-FOREIGN_FLAGS = {"--ulimit", "--cap-add", "--full", "--soak", "--once", "--test", "--help", "--version", "--cuda"}
+FOREIGN_FLAGS = {"--ulimit", "--cap-add", "--full", "--soak", "--once", "--test", "--help", "--version", "--cuda", "--undo", "--show", "--work", "--yes"}
 
 FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 # Of other servers' command lines, which `serve` knows what to do with; tests.flag_precedence holds the page's table.
