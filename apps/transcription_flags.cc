@@ -7,6 +7,7 @@
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 #include "media/sound_reader.h"
+#include "models/whisper_decoding.h"
 
 namespace pelton::apps {
 namespace {
@@ -73,7 +74,7 @@ std::vector<Flag> transcription_flags() {
            .kind = Flag::Kind::kInteger,
            .default_text = "1",
            .least = 1,
-           .most = 16},
+           .most = models::kWhisperBeamsMax},
           {.name = "--max-num-transcriptions",
            .value = "N",
            .help = "of a speech model: files that wait or are heard, and live sessions; more are "

@@ -53,13 +53,15 @@ FOREIGN = {
     "true", "ulimit", "vllm", "wait",
 }
 # Flags of others that stand alone in a line of text.
-FOREIGN_FLAGS = {"--ulimit", "--cap-add", "--full", "--soak", "--once", "--test", "--help", "--version", "--cuda", "--undo", "--show", "--work", "--yes"}
+FOREIGN_FLAGS = {"--ulimit", "--cap-add", "--full", "--soak", "--once", "--test", "--help", "--version", "--cuda"}
 
 FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 # Of other servers' command lines, which `serve` knows what to do with; tests.flag_precedence holds the page's table.
 FOREIGN_FLAGS |= {"--model-path"} | {
     flag for line in (ROOT / "docs" / "pasted_commands.md").read_text().splitlines() if line.startswith("| `-")
     for flag in FLAG.findall(line)}
+# Of the runner of runbooks, as it reads them.
+FOREIGN_FLAGS |= set(re.findall(r'add_argument\("(--[a-z-]+)"', (ROOT / "deploy" / "runbooks" / "run").read_text()))
 SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 
 

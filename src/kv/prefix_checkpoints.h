@@ -1,6 +1,7 @@
 // Prefix checkpoints: positions at which a hit can still end long after its sequence has gone on,
 // because the window blocks before them are evicted last. The engine sets eviction priorities by
-// them, cost_model's footprint reserves memory for them.
+// them, cost_model's footprint reserves memory for them. Window blocks where prompts part
+// (engine/sequence.h, parts_at) last as long, and nothing is reserved: few prompts share many.
 #pragma once
 
 #include <cstdint>
