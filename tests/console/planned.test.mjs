@@ -238,10 +238,11 @@ test("what if: what the page shows is what the route said, and a wrong knob is n
   assert.deepEqual(shown.map((row) => row.slice(1)), runs.map(({ figures: of }) => [of.replica_hours.toFixed(3), String(of.most), `${of.started} (${of.failed_starts ?? "not known"})`, String(of.direction_changes),
     String(of.requests), of.late === null ? "not known" : String(of.late), known(of.held_mean_s), `${known(of.ttft_p50_s)}, ${known(of.ttft_p99_s)}`, of.cost === null ? "not known" : of.cost.toFixed(2)]));
   assert.ok(plain(await page.locator("main").innerText()).includes(`${decisions} decisions in`));
-  await page.getByLabel("Other knobs").fill(`maxx=3 ${kHostile}`);
-  await page.getByRole("button", { name: "Play" }).click();
-  await page.locator(".panel .wrong:not(:empty)").last().waitFor();
-  assert.match(await page.locator(".panel .wrong:not(:empty)").last().textContent(), /maxx/);
+  for (const wrong of ["maxx=3", kHostile]) {
+    await page.getByLabel("Other knobs").fill(wrong);
+    await page.getByRole("button", { name: "Play" }).click();
+    await page.waitForFunction((text) => [...document.querySelectorAll(".panel .wrong")].some((one) => one.textContent.includes(text)), wrong);
+  }
   await clean(opened, /400/);
 });
 
@@ -327,7 +328,7 @@ test("metrics that are no numbers, and a clock that is days off, leave pages tha
     const opened = await page_of(name);
     const { page } = opened;
     await page.waitForFunction(() => document.querySelectorAll("tbody tr").length > 0);
-    for (const value of ["NaN", "+Inf", "-Inf", "1e308"]) {
+    for (const value of process.env.PELTON_FULL === "1" ? ["NaN", "+Inf", "-Inf", "1e308"] : ["NaN", "1e308"]) {
       const text = (await (await fetch(gateway.admin + "/metrics")).text()).replace(/^(pelton_[a-z_]+(?:\{.*\})?) \S+$/gm, `$1 ${value}`);
       await page.unroute("**/metrics");
       await page.route("**/metrics", (route) => route.fulfill({ body: text, contentType: "text/plain" }));
@@ -453,7 +454,7 @@ test("looked at", async () => {
   const every = process.env.PELTON_FULL === "1" || process.env.PICTURES;
   for (const [width, viewport] of Object.entries({ 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } })) {
     for (const colorScheme of every ? ["light", "dark"] : [width === "390" ? "light" : "dark"]) {
-      for (const name of pages) {
+      for (const name of every ? pages : pages.filter((_, i) => (i % 2 === 0) === (width === "390"))) {
         const opened = await page_of(name, { viewport, colorScheme });
         const { page } = opened;
         await shows(page, settled[name]);
