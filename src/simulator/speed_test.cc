@@ -80,7 +80,9 @@ TEST(SimulationSpeed, TenReplicasOf256AreFiftyTimesReal) {
                                .arithmetic = cost_model::Arithmetic::kBf16,
                                .running = 256});
   EXPECT_EQ(speed.running_max, 256);
-  if (times_are_asked()) EXPECT_GT(speed.times_real, 50);
+  if (times_are_asked()) {
+    EXPECT_GT(speed.times_real, 50);
+  }
 }
 
 TEST(SimulationSpeed, TenReplicasOfEightAreAThousandTimesReal) {
@@ -89,7 +91,9 @@ TEST(SimulationSpeed, TenReplicasOfEightAreAThousandTimesReal) {
                                .arithmetic = cost_model::Arithmetic::kInt8,
                                .running = 8});
   EXPECT_EQ(speed.running_max, 8);
-  if (times_are_asked()) EXPECT_GT(speed.times_real, 1000);
+  if (times_are_asked()) {
+    EXPECT_GT(speed.times_real, 1000);
+  }
   // For the record: the same on a fast GPU.
   (void)measure({.gpu = "h100",
                  .model = "gpt-oss-120b",
