@@ -209,6 +209,20 @@ class Plan(unittest.TestCase):
         done = pelton("simulate", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", 2)
         self.assertIn("can run yet", done.splitlines()[0])
 
+    def test_ranks_are_forecast_where_there_are_several_devices(self):
+        words = ("gpt-oss-20b", "--gpu", "cpu-zen4-2", "--workload", "conversation", "--num-prompts", 20)
+        text = " ".join(self.run_plan(*words, "--devices", 2).stdout.split())
+        self.assertIn("Forecast, measured nowhere", text)
+        self.assertRegex(text, r"2 ranks over shm: (TP|EP) (at|from) \d+.* answers at once; 2 ranks over 10 GbE: (TP|EP) ")
+        self.assertNotIn("computes on one device", text)
+        ranks = json.loads(self.run_plan(*words, "--devices", 2, "--json").stdout)["ranks"]
+        self.assertEqual(ranks["tp_exchanges"]["value"], 97)
+        self.assertEqual(ranks["ep_exchanges"]["value"], 73)
+        self.assertEqual(ranks["tp_token_bytes"]["value"], 2052096)
+        self.assertEqual([(row["form"], row["over"]) for row in ranks["exchanges"]],
+                         [(form, link) for form in ("TP2", "EP2") for link in ("shm", "10 GbE")])
+        self.assertNotIn("ranks", json.loads(self.run_plan(*words, "--json").stdout))
+
     def test_A5_an_instance_has_its_own_fit(self):
         plan = self.run_plan("gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50).stdout
         self.assertRegex(" ".join(plan.split()), r"120 % of its bandwidth, 12 % of its bf16 rate, 6\.5 ms a step")

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cost_model/step_parts.h"
+
 namespace pelton::cost_model {
 namespace {
 
@@ -120,6 +122,27 @@ double send_seconds(double bytes, const Hardware& hardware, double link_share) {
   return hardware.link_latency_seconds + bytes / (hardware.link_bytes_per_second * link_share);
 }
 
+StepTime roofline_parts(const StepCost& cost, const Efficiency& efficiency,
+                        const Roofline& roofline) {
+  const auto part = [&](const Work& work, double rate_share) {
+    return together(work.bytes / roofline.bytes_per_second,
+                    work.operations / (roofline.rate * rate_share), efficiency.overlap,
+                    roofline.negligible);
+  };
+  const Work body{
+      .bytes = cost.projections.bytes + cost.dense.bytes + cost.other.bytes,
+      .operations = cost.projections.operations + cost.dense.operations + cost.other.operations};
+  return {.weights_s = part(body, efficiency.compute) + part(cost.experts, efficiency.compute) +
+                       part(cost.head, efficiency.compute),
+          .attention_s = part(cost.attention, efficiency.attention)};
+}
+
+double loose_seconds(const StepLoad& load, const Efficiency& efficiency) {
+  return efficiency.step_s + efficiency.token_s * static_cast<double>(load.tokens) +
+         efficiency.row_s * static_cast<double>(load.rows) +
+         efficiency.sample_s * static_cast<double>(load.sampled);
+}
+
 double Correction::operator()(double at) const {
   if (points.empty()) return 1;
   if (at <= points.front().at) return points.front().factor;
@@ -144,8 +167,7 @@ StepTimeModel::StepTimeModel(Options options, double rate)
       layers_(static_cast<double>(options_.shape.layer_count())),
       expert_layers_(static_cast<double>(options_.shape.expert_layers())),
       is_latent_(options_.shape.count(families::AttentionKind::kLatent) > 0),
-      // Adds a ten-millionth: a simulated fleet takes this way in nearly every step.
-      negligible_(std::exp2(-20 / options_.efficiency.overlap)) {}
+      negligible_(negligible_share(options_.efficiency)) {}
 
 Result<StepTimeModel> StepTimeModel::make(Options options) {
   TRY_ASSIGN(const double rate, options.hardware.rate(options.arithmetic));
@@ -240,18 +262,11 @@ double StepTimeModel::exchange(const StepCost& cost) const {
 StepTime StepTimeModel::time(const StepLoad& load) const {
   const Efficiency& efficiency = options_.efficiency;
   const StepCost cost = stage_cost(load);
-  const double bandwidth = options_.hardware.bytes_per_second * efficiency.bandwidth;
-  const auto part = [&](const Work& work, double rate_share) {
-    return together(work.bytes / bandwidth, work.operations / (rate_ * rate_share),
-                    efficiency.overlap, negligible_);
-  };
-  StepTime time;
-  const Work body{
-      .bytes = cost.projections.bytes + cost.dense.bytes + cost.other.bytes,
-      .operations = cost.projections.operations + cost.dense.operations + cost.other.operations};
-  time.weights_s = part(body, efficiency.compute) + part(cost.experts, efficiency.compute) +
-                   part(cost.head, efficiency.compute);
-  time.attention_s = part(cost.attention, efficiency.attention);
+  StepTime time =
+      roofline_parts(cost, efficiency,
+                     {.bytes_per_second = options_.hardware.bytes_per_second * efficiency.bandwidth,
+                      .rate = rate_,
+                      .negligible = negligible_});
   time.exchange_s = exchange(cost);
   const double stages = options_.layout.pipeline;
   time.fixed_s = efficiency.layer_s * layers_ / stages;
@@ -260,9 +275,7 @@ StepTime StepTimeModel::time(const StepLoad& load) const {
   time.attention_s *= stages;
   time.exchange_s *= stages;
   time.fixed_s *= stages;
-  time.fixed_s += efficiency.step_s + efficiency.token_s * static_cast<double>(load.tokens) +
-                  efficiency.row_s * static_cast<double>(load.rows) +
-                  efficiency.sample_s * static_cast<double>(load.sampled);
+  time.fixed_s += loose_seconds(load, efficiency);
   return time;
 }
 

@@ -19,6 +19,17 @@ constexpr int kSequencesMax = 4096;  // of serve's --max-num-seqs
 constexpr int kStepTokens[] = {512, 1024, 2048, 4096, 8192, 16384};
 constexpr double kWorthIt = 1.01;  // more than that decides between two ways to run
 
+int64_t whole(double value) {
+  return static_cast<int64_t>(std::llround(value));
+}
+
+// Of a prompt what is left to compute.
+double computed_tokens(const Demand& demand) {
+  return std::max(demand.input_tokens - demand.cached_tokens, 1.0);
+}
+
+}  // namespace
+
 StepTimeModel::Options timing_options(const CapacityOptions& options) {
   return {.hardware = options.memory.hardware,
           .shape = options.memory.shape,
@@ -30,19 +41,7 @@ StepTimeModel::Options timing_options(const CapacityOptions& options) {
           .by_tokens = options.by_tokens};
 }
 
-int64_t whole(double value) {
-  return static_cast<int64_t>(std::llround(value));
-}
-
-// Of a prompt what is left to compute.
-double computed_tokens(const Demand& demand) {
-  return std::max(demand.input_tokens - demand.cached_tokens, 1.0);
-}
-
-// `rows` answers at their mean length, beside a piece of a prompt in the middle of what is computed
-// of it.
-StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens,
-                    int guesses = 0) {
+StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens, int guesses) {
   const Demand& demand = options.demand;
   const cost_model::Windows windows = cost_model::windows_of(options.memory.shape);
   StepLoad load = StepLoad::drafts(rows, whole(demand.input_tokens + demand.output_tokens / 2),
@@ -54,6 +53,8 @@ StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_toke
   }
   return load;
 }
+
+namespace {
 
 struct Operation {
   double itl_s = 0;
@@ -233,8 +234,8 @@ std::string reason(const CapacityPlan& plan, const CapacityOptions& options) {
         "two exchanges a layer";
   } else if (best.layout.expert > 1) {
     why +=
-        "; dealing out the experts reads each of them once for the whole group, and attention "
-        "needs no exchange";
+        "; dealing out the experts reads each of them once for the whole group, and attention, a "
+        "sequence's on one device, needs no exchange";
   } else if (!options.objectives.itl_s) {
     why += "; a copy on each device exchanges nothing";
   }

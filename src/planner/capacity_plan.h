@@ -66,6 +66,13 @@ struct CapacityOptions {
   double price_per_hour = 0;  // of that machine
 };
 
+// How steps of a copy are timed.
+cost_model::StepTimeModel::Options timing_options(const CapacityOptions& options);
+// `rows` answers at their mean length, each with `guesses`, beside a piece of a prompt in the
+// middle of what is computed of it.
+cost_model::StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens,
+                                int guesses = 0);
+
 // One copy at its best within the objectives.
 struct CopyCapacity {
   bool possible = false;

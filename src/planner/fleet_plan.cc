@@ -9,6 +9,7 @@
 #include "cost_model/closed_form.h"
 #include "cost_model/kv_budget.h"
 #include "families/kv_groups.h"
+#include "planner/rank_plan.h"
 #include "planner/travel_plan.h"
 
 namespace pelton::planner {
@@ -100,12 +101,23 @@ std::string cache_note(const FleetPlanOptions& options, const LayoutChoice& chos
       format_modelled(copy_capacity(with).requests_per_s, Unit::kPerSecond));
 }
 
+// What TP and EP of the table are, where there are any: not what this server's ranks do.
+std::string form_note(const CapacityPlan& plan) {
+  const bool any = std::any_of(plan.layouts.begin(), plan.layouts.end(),
+                               [](const auto& choice) { return choice.layout.devices() > 1; });
+  if (!any) return "";
+  return "TP and EP of this table are the usual forms: sums exchanged twice a layer; experts dealt "
+         "out, and each sequence's attention on one device. Ranks of `pelton serve` share out rows "
+         "instead: their section. Pipeline parallel is not compared, and serve refuses it";
+}
+
 // Beside the table of layouts.
 std::vector<std::string> notes_of(const FleetPlanOptions& options, const CapacityPlan& plan) {
   std::vector<std::string> notes{plan.why, latency_note(plan)};
   if (plan.chosen >= 0) {
     notes.push_back(cache_note(options, plan.layouts[static_cast<size_t>(plan.chosen)]));
   }
+  notes.push_back(form_note(plan));
   std::erase(notes, std::string());
   return notes;
 }
@@ -202,13 +214,15 @@ int fewest_devices(MemoryOptions options) {
 }
 
 std::string worth_sentence(const cost_model::Hardware& hardware, const Layout& layout) {
-  if (layout.devices() > 1) {
+  const bool on_gpu =
+      hardware.link_bytes_per_second > 0 || !hardware.architecture.starts_with("x86");
+  if (on_gpu && layout.devices() > 1) {
     return fmt::format(
-        "Modelled, and nothing that `pelton serve` can run yet: it computes on one "
-        "device, not on {} ({}).",
+        "Modelled, and nothing that `pelton serve` can run yet: it shares a model out among ranks "
+        "on processors alone, not among {} GPUs ({}).",
         layout.devices(), cost_model::layout_name(layout));
   }
-  if (hardware.link_bytes_per_second > 0 || !hardware.architecture.starts_with("x86")) {
+  if (on_gpu) {
     return "Modelled, and nothing that `pelton serve` can run yet: it computes on processors; its "
            "GPU back end was never run on a GPU.";
   }
@@ -424,6 +438,11 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
     if (travel.ok()) {
       report.sections.insert(report.sections.begin() + 1, travel_section(options, *travel));
     }
+  }
+  if (Result<Section> ranks = rank_section(options); ranks.ok()) {
+    report.sections.push_back(*std::move(ranks));
+  } else if (options.capacity.devices > 1) {
+    report.sections.back().notes.push_back("No ranks: " + ranks.error().message);
   }
   return report;
 }

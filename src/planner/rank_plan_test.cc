@@ -1,0 +1,123 @@
+#include "planner/rank_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pelton::planner {
+namespace {
+
+using cost_model::RankLink;
+using cost_model::RankStepModel;
+using testing::HasSubstr;
+using testing::Not;
+
+CapacityOptions capacity_of(const std::string& gpu, const std::string& model, int devices) {
+  CapacityOptions options;
+  options.memory = {.hardware = *cost_model::find_hardware(gpu),
+                    .shape = *cost_model::find_model_config(model)};
+  options.memory.batch_tokens_max = 2048;
+  options.devices = devices;
+  options.any_sequences = true;
+  options.demand = {.input_tokens = 256, .output_tokens = 256, .requests_per_s = 1};
+  return options;
+}
+
+RankPair pair_of(const CapacityOptions& options, int ranks) {
+  return {
+      .tp = *RankStepModel::make(timing_options(options), {.ranks = ranks}),
+      .ep = *RankStepModel::make(timing_options(options), {.ranks = ranks, .experts_dealt = true})};
+}
+
+TEST(RankPlan, TheCrossoverIsWhereTheQuickerFormChanges) {
+  const CapacityOptions options = capacity_of("h200", "gpt-oss-120b", 8);
+  const RankPair pair = pair_of(options, 8);
+  const RankLink link{.name = "quick", .bytes_per_second = 1e12, .latency_seconds = 1e-7};
+  const std::vector<FormRange> ranges = form_ranges(options, pair, link, 256);
+  ASSERT_GE(ranges.size(), 2U);
+  EXPECT_FALSE(ranges[0].experts_dealt) << "few answers choose few experts";
+  EXPECT_TRUE(ranges[1].experts_dealt);
+  EXPECT_EQ(ranges[0].from, 1);
+  EXPECT_EQ(ranges[1].from, ranges[0].to + 1);
+  EXPECT_EQ(ranges.back().to, 256);
+  const auto tp_s = [&](int rows) { return rank_itl_s(options, pair.tp, link, rows); };
+  const auto ep_s = [&](int rows) { return rank_itl_s(options, pair.ep, link, rows); };
+  EXPECT_LT(tp_s(1), ep_s(1));
+  EXPECT_LE(tp_s(ranges[0].to), 1.001 * ep_s(ranges[0].to));
+  EXPECT_LT(ep_s(ranges[1].from), tp_s(ranges[1].from));
+}
+
+// Where the number of exchanges rules, three a layer are quicker than four, from one answer on.
+TEST(RankPlan, FewerExchangesWinOverASlowLink) {
+  const CapacityOptions options = capacity_of("h200", "gpt-oss-120b", 8);
+  const RankLink slow{.name = "slow", .bytes_per_second = 1e12, .latency_seconds = 1e-3};
+  const std::vector<FormRange> ranges = form_ranges(options, pair_of(options, 8), slow, 64);
+  ASSERT_EQ(ranges.size(), 1U);
+  EXPECT_TRUE(ranges[0].experts_dealt);
+  EXPECT_EQ(ranges[0].to, 64);
+}
+
+TEST(RankPlan, EachRankHasEmbeddingAndNormsWhole) {
+  const MemoryOptions options = capacity_of("h200", "gpt-oss-120b", 8).memory;
+  const MemoryPlan one = *plan_memory(options);
+  const MemoryPlan four = *rank_memory(options, 4);
+  const auto bytes = [](const MemoryPlan& plan, const std::string& name) {
+    for (const MemoryLine& line : plan.lines) {
+      if (line.name == name) return line.bytes;
+    }
+    return 0.0;
+  };
+  for (const char* const cut : {"experts", "attention", "head"}) {
+    EXPECT_DOUBLE_EQ(bytes(four, cut), bytes(one, cut) / 4) << cut;
+    EXPECT_GT(bytes(four, cut), 0) << cut;
+  }
+  for (const char* const whole : {"embedding", "norms and routers", "activations", "logits"}) {
+    EXPECT_DOUBLE_EQ(bytes(four, whole), bytes(one, whole)) << whole;
+  }
+  EXPECT_DOUBLE_EQ(four.kv_token_bytes, one.kv_token_bytes / 4);
+  EXPECT_DOUBLE_EQ(four.kv_bytes, four.allowed_bytes - four.taken_bytes);
+}
+
+std::string text_of(const CapacityOptions& capacity) {
+  FleetPlanOptions options;
+  options.capacity = capacity;
+  options.with_load = true;
+  return to_text(*plan_fleet(options), Explain::kYes, 0);
+}
+
+TEST(RankPlan, ProcessorsHaveRanksOverBothLinks) {
+  const std::string text = text_of(capacity_of("cpu-zen4-2", "gpt-oss-20b", 2));
+  EXPECT_THAT(text, HasSubstr("Modelled, not measured"));
+  EXPECT_THAT(text, HasSubstr("24 layers x 4, and the head's"));
+  EXPECT_THAT(text, HasSubstr("24 layers x 3, and the head's"));
+  EXPECT_THAT(text, HasSubstr("2 ranks over shm: "));
+  EXPECT_THAT(text, HasSubstr("2 ranks over 10 GbE: "));
+  EXPECT_THAT(text, HasSubstr("Forecast, measured nowhere"));
+  EXPECT_THAT(text, HasSubstr("Pipeline parallel is not planned"));
+  EXPECT_THAT(text, Not(HasSubstr("one device, not")));
+}
+
+TEST(RankPlan, GpusAreSaidToRunNone) {
+  const std::string text = text_of(capacity_of("h100", "gpt-oss-120b", 8));
+  EXPECT_THAT(worth_sentence(*cost_model::find_hardware("h100"), {.tensor = 8}),
+              HasSubstr("on processors alone, not among 8 GPUs (TP8)"));
+  EXPECT_THAT(text, HasSubstr("8 ranks over NVLink 4: "));
+  EXPECT_THAT(text, HasSubstr("On GPUs `pelton serve` runs no ranks"));
+  EXPECT_THAT(text, HasSubstr("TP and EP of this table are the usual forms"));
+}
+
+TEST(RankPlan, OnlyWhereThereAreRanks) {
+  EXPECT_THAT(text_of(capacity_of("h100", "gpt-oss-20b", 1)), Not(HasSubstr("share out rows")));
+  EXPECT_THAT(text_of(capacity_of("h100", "deepseek-v3", 8)),
+              HasSubstr("No ranks: latent attention cannot be shared out"));
+  FleetPlanOptions dense;
+  dense.capacity = capacity_of("h100", "llama-3.1-8b", 2);
+  dense.with_load = true;
+  const Section section = *rank_section(dense);
+  for (const Figure& figure : section.figures) EXPECT_NE(figure.key, "ep_token_bytes");
+  ASSERT_EQ(section.tables.size(), 1U);
+  EXPECT_EQ(section.tables[0].rows.at(0).at(0).text, "TP2");
+  EXPECT_DOUBLE_EQ(section.tables[0].rows.at(0).at(2).value, 32 * 4 * (3 * 4096 + 14'336) / 2.0);
+}
+
+}  // namespace
+}  // namespace pelton::planner
