@@ -132,11 +132,11 @@ int64_t bytes_beside_weights(const DecodeBench::Options& shape, const families::
 Result<checkpoint::LoadChoice> read_weights(const checkpoint::Checkpoint& checkpoint,
                                             checkpoint::LoadMode asked, int64_t bytes_beside) {
   const auto go_on = [](int64_t, int64_t) { return true; };
-  TRY_ASSIGN(
-      const checkpoint::LoadChoice choice,
-      checkpoint::choose_load_mode(
-          asked, checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint), bytes_beside)));
-  return checkpoint::read_weights(checkpoint, choice, go_on);
+  const checkpoint::WeightPieces pieces = checkpoint::weight_pieces(checkpoint);
+  TRY_ASSIGN(const checkpoint::LoadChoice choice,
+             checkpoint::choose_load_mode(
+                 asked, checkpoint::load_facts(checkpoint::mapped_bytes(pieces), bytes_beside)));
+  return checkpoint::read_weights(pieces, choice, go_on);
 }
 
 Result<void> write_report(const cli::Arguments& arguments, const std::string& json,
@@ -221,7 +221,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                                probe_bytes)));
   TRY(hold_compact(arguments, arithmetic, checkpoint));
   // As a server does in its first seconds (node/lock_watch.h).
-  checkpoint::HugePages huge_pages(checkpoint);
+  checkpoint::HugePages huge_pages(checkpoint, checkpoint::weight_pieces(checkpoint));
   if (taken.mode == checkpoint::LoadMode::kLock && taken.keep_available &&
       checkpoint::HugePages::are_worth_it()) {
     TRY(huge_pages.move(std::numeric_limits<int64_t>::max()));

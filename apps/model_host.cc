@@ -108,7 +108,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   const cost_model::Footprint& footprint = local->footprint();
   std::string load_mode(load_mode_name(model.load_choice().mode));
   std::string load_mode_reason = model.load_choice().reason;
-  if (model.weights_in_memory() == nullptr) load_mode = "device";
+  if (!model.has_weights_in_memory()) load_mode = "device";
   if (model.lock_given_up()) {
     load_mode = load_mode_name(checkpoint::LoadMode::kMap);
     load_mode_reason =
@@ -270,6 +270,10 @@ std::unique_ptr<server::Watchdog> make_watchdog(const cli::Arguments& arguments,
       clock, log);
 }
 
+int64_t scrub_period_ns(const cli::Arguments& arguments) {
+  return static_cast<int64_t>(arguments.number("--weight-scrub-hours") * 3600e9);
+}
+
 // Null: the model is a script. What it finds changes the server's health.
 std::unique_ptr<node::WeightScrubber> make_weight_watch(const cli::Arguments& arguments,
                                                         node::LoadedModel& model,
@@ -278,9 +282,9 @@ std::unique_ptr<node::WeightScrubber> make_weight_watch(const cli::Arguments& ar
                                                         const base::Clock& clock, base::Log& log) {
   using State = node::WeightScrubber::State;
   using server::ModelHealth;
-  const double hours = arguments.number("--weight-scrub-hours");
   const int64_t errors_max = arguments.integer("--numerical-errors-max");
-  if (model.local_executor() == nullptr || (hours == 0 && errors_max == 0)) return nullptr;
+  const bool watches = scrub_period_ns(arguments) > 0 || errors_max > 0;
+  if (model.local_executor() == nullptr || !watches) return nullptr;
   const bool leaves = arguments.text("--watchdog-action") == "exit";
   const engine::Engine& engine = model.engine();
   const auto on_change = [&served, health_changed, &log, leaves](State state) {
@@ -295,11 +299,11 @@ std::unique_ptr<node::WeightScrubber> make_weight_watch(const cli::Arguments& ar
   };
   return std::make_unique<node::WeightScrubber>(
       node::WeightScrubber::Options{
-          .period_ns = static_cast<int64_t>(hours * 3600e9),
+          .period_ns = scrub_period_ns(arguments),
           .errors = {.errors_max = static_cast<int>(errors_max)},
           .error_count = [&engine] { return engine.stats().scheduler.numerical_errors; },
           .on_change = on_change},
-      model.weights_in_memory(), clock, log);
+      model.has_weights_in_memory() ? model.own_weights() : checkpoint::WeightRanges(), clock, log);
 }
 
 // "gpt-oss-20b: avx512 kernels, 8 threads; context ...".
@@ -605,6 +609,7 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   std::shared_ptr<RankWatch> ranks;
   if (options.executor.ranks.several()) {
     ranks = std::make_shared<RankWatch>(parts_.log);
+    options.executor.ranks.scrub_period_ns = scrub_period_ns(*plan.arguments);
     options.executor.ranks.on_lost = [ranks](const Error& error) { ranks->lost(error); };
   }
   TRY_ASSIGN(const std::optional<executor::ExpertHistogram> histogram,

@@ -10,10 +10,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "cli/exit_code.h"
 #include "executor/rank_follower.h"
+#include "node/weight_scrubber.h"
 #include "parallel/member.h"
 #include "parallel/processors.h"
 
@@ -50,6 +49,25 @@ bool is_rank(int count, char** words) {
   return count > 1 && words[1] == kVerb;
 }
 
+executor::FollowerOptions::Watch weight_watch(int rank, const base::Clock& clock, base::Log& log) {
+  return [rank, &clock, &log](const checkpoint::WeightRanges& weights,
+                              int64_t period_ns) -> std::shared_ptr<const void> {
+    if (period_ns == 0) return nullptr;
+    using State = node::WeightScrubber::State;
+    const auto on_change = [rank, &log](State state) {
+      if (state != State::kDamaged) return;
+      log.error(fmt::format("rank {} ends: its weights are not what they were", rank));
+      _exit(cli::kExitStuck);
+    };
+    return std::make_shared<const node::WeightScrubber>(
+        node::WeightScrubber::Options{.period_ns = period_ns,
+                                      .errors = {},
+                                      .error_count = [] { return int64_t{0}; },
+                                      .on_change = on_change},
+        weights, clock, log);
+  };
+}
+
 int run_rank(int count, char** words) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
@@ -77,7 +95,8 @@ int run_rank(int count, char** words) {
     return cli::kExitFailure;
   }
   const parallel::ProcessorScope processors((*member)->processors());
-  const Result<void> followed = executor::follow(**member);
+  const Result<void> followed =
+      executor::follow(**member, {.watch = weight_watch(rank, clock, log)});
   if (followed.ok()) return cli::kExitOk;
   log.error(fmt::format("rank {}: {}", rank, followed.error().message));
   return cli::kExitFailure;

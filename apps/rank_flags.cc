@@ -14,8 +14,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "apps/rank.h"
 #include "apps/secret_file.h"
 #include "apps/version.h"
+#include "base/clock.h"
 #include "base/machine.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/exit_code.h"
@@ -175,9 +177,11 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
   const auto of_rank = [rank](const Error& error) {
     return Error{error.code, fmt::format("rank {}: {}", rank, error.message), error.field};
   };
+  const base::SystemClock clock;
   executor::FollowerOptions options{.threads = static_cast<int>(arguments.integer("--threads")),
                                     .processors = started.processors,
-                                    .facts = facts_of(arguments)};
+                                    .facts = facts_of(arguments),
+                                    .watch = weight_watch(rank, clock, log)};
   TRY_ASSIGN(options.model, checkpoint::resolve_model(model, arguments.text("--revision")));
   parallel::MemberDescriptors ends;
   {

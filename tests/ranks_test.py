@@ -12,7 +12,9 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -60,6 +62,27 @@ def running(process):
         return False
 
 
+def tensors(model):
+    """Of each tensor of a model in one file, where it lies there, and its shape."""
+    file = next(pathlib.Path(model).glob("*.safetensors"))
+    with file.open("rb") as opened:
+        size = struct.unpack("<Q", opened.read(8))[0]
+        header = json.loads(opened.read(size))
+    header.pop("__metadata__", None)
+    return file, {name: (*(8 + size + at for at in found["data_offsets"]), found["shape"]) for name, found in header.items()}
+
+
+def resident_weights(process):
+    """Bytes of files of weights that the process has mapped in its memory."""
+    resident, counts = 0, False
+    for line in pathlib.Path(f"/proc/{process}/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            counts = line.endswith(".safetensors")
+        elif counts and line.startswith("Rss:"):
+            resident += int(line.split()[1]) << 10
+    return resident
+
+
 def ticks(process):
     fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     return int(fields[11]) + int(fields[12])
@@ -94,6 +117,12 @@ class Served:
         self.reader.join(20)
         self.process.stdout.close()
         self.process.stderr.close()
+
+    def processes_by_rank(self):
+        def rank(process):
+            words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            return int(words[words.index(b"--rank") + 1])
+        return [self.process.pid, *sorted(self.followers, key=rank)]
 
     def post(self, body, path="/v1/completions"):
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(),
@@ -432,6 +461,71 @@ if ports:
     ends[1][0].sendall(struct.pack("I", len(job)) + job)
 time.sleep(60)
 """
+
+
+class Weights(unittest.TestCase):
+    """Each rank has its part of the weights in memory, and looks after it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pelton_ranks_")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def synthetic(self):
+        """Of 90 MB, most of them in matrices that are shared out, of which each rank's part is many pages."""
+        config = json.loads((BOX / "config.json").read_text())
+        config.update(hidden_size=1024, intermediate_size=1024, num_attention_heads=16, num_key_value_heads=4, head_dim=64)
+        (self.folder / "config.json").write_text(json.dumps(config))
+        subprocess.run([BINARY, "synth", "--like", self.folder / "config.json", self.folder / "model"], check=True,
+                       capture_output=True, timeout=200)
+        return self.folder / "model"
+
+    def test_a_rank_has_its_part_in_memory(self):
+        model = self.synthetic()
+        found = tensors(model)[1]
+
+        def part(rank, ranks):
+            total = 0
+            for name, (begin, end, shape) in found.items():
+                is_whole = len(shape) == 1 or name.endswith("bias") or "embed" in name or "router" in name
+                if name == "lm_head.weight":
+                    is_whole = rank == 0
+                total += (end - begin) / (1 if is_whole else ranks)
+            return total
+        everything = part(0, 1)
+        for ranks, *more in ((1,), (2,), (4,), (2, "--enable-expert-parallel"), (4, "--enable-expert-parallel")):
+            served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, "--load-mode", "mmap", *more, model=model)
+            served.choices({"prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "ignore_eos": True})
+            self.assertEqual(len(served.followers), ranks - 1)
+            for rank, process in enumerate(served.processes_by_rank()):
+                resident, planned = resident_weights(process), part(rank, ranks)
+                # Above it by the rest of pages that are a rank's in part.
+                self.assertGreater(resident, 0.9 * planned, (ranks, more, rank))
+                self.assertLess(resident, 1.1 * planned, (ranks, more, rank))
+                self.assertTrue(ranks == 1 or planned < 0.7 * everything)
+            served.end()
+
+    def test_a_follower_looks_after_its_weights_itself(self):
+        model = shutil.copytree(BOX, self.folder / "model")
+        file, found = tensors(model)
+        last = found["model.layers.0.self_attn.o_proj.weight"][1] - 1  # in the last rows, which are rank 1's
+        served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2, "--weight-scrub-hours", "0.0003", model=model)
+        served.choices({"prompt": "a", "max_tokens": 4, "temperature": 0})
+
+        def is_over_after_another_flip():
+            with file.open("r+b") as opened:
+                opened.seek(last)
+                byte = opened.read(1)[0]
+                opened.seek(last)
+                opened.write(bytes([byte ^ 1]))
+            return wait_for(lambda: served.process.poll() is not None, 5)
+        # What it has not seen before it cannot miss: the first flip may come too early.
+        self.assertTrue(any(is_over_after_another_flip() for _ in range(6)), "".join(served.log))
+        self.assertEqual(served.process.returncode, EXIT_LOST)
+        served.reader.join(20)
+        log = "".join(served.log)
+        self.assertEqual(log.count("the weights have changed in memory: model.layers.0.self_attn.o_proj.weight, bytes "), 1, log)
+        self.assertIn("rank 1 ends: its weights are not what they were", log)
 
 
 class AGroup(unittest.TestCase):

@@ -1,6 +1,7 @@
 #include "checkpoint/huge_pages.h"
 
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -13,7 +14,8 @@ bool HugePages::are_worth_it() {
   return base::has_huge_pages_on_request() && base::has_one_memory_node();
 }
 
-HugePages::HugePages(const Checkpoint& checkpoint) : pieces_(movable_weight_pieces(checkpoint)) {}
+HugePages::HugePages(const Checkpoint& checkpoint, WeightPieces pieces)
+    : pieces_(movable_weight_pieces(checkpoint, std::move(pieces))) {}
 
 Result<void> HugePages::move(int64_t bytes) {
   for (int64_t moved = 0; moved < bytes && !done(); ++next_) {

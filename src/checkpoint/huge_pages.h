@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
@@ -23,8 +22,8 @@ class HugePages {
   // all weights would come to that of the thread that moves them.
   static bool are_worth_it();
 
-  // What of the checkpoint is mapped and used now.
-  explicit HugePages(const Checkpoint& checkpoint);
+  // What of `pieces` of the checkpoint is mapped and used now.
+  HugePages(const Checkpoint& checkpoint, WeightPieces pieces);
   HugePages(const HugePages&) = delete;
   HugePages& operator=(const HugePages&) = delete;
 
@@ -38,7 +37,7 @@ class HugePages {
   void give_back();
 
  private:
-  const std::vector<WeightPiece> pieces_;
+  const WeightPieces pieces_;
   size_t next_ = 0;
   int64_t moved_bytes_ = 0;
 };

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/machine.h"
-#include "checkpoint/weight_pieces.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -26,15 +25,17 @@ namespace {
 constexpr int kReaders = 4;  // reads in flight; more gain nothing here
 // How often the memory that is left is looked at, which takes some 20 us: every GiB.
 constexpr size_t kPiecesALook = 64;
-// Of one lock, which keeps other threads from mapping pages: 12.6 GiB that were there took 0.3 s.
-constexpr int64_t kLockPieceBytes = int64_t{64} << 20;
 constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14
+
+uint8_t* address_of(const WeightPiece& piece) {
+  return const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
+}
 
 // Zero, or an errno. Unlike a touch, madvise answers a file that has become shorter with an error
 // and not with a signal.
 int populate(const WeightPiece& piece, bool must_be_locked) {
   // A mapping begins at a page, and so does each piece.
-  auto* begin = const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
+  auto* begin = address_of(piece);
   const auto bytes = static_cast<size_t>(piece.bytes);
   if (::madvise(begin, bytes, kPopulateRead) == 0) return 0;
   if (errno != EINVAL) return errno;
@@ -47,9 +48,8 @@ int populate(const WeightPiece& piece, bool must_be_locked) {
 
 class Reading {
  public:
-  Reading(const Checkpoint& checkpoint, const LoadChoice& choice)
-      : checkpoint_(checkpoint), choice_(choice), pieces_(weight_pieces(checkpoint)) {
-    for (const WeightPiece& piece : pieces_) total_ += piece.bytes;
+  Reading(const WeightPieces& pieces, const LoadChoice& choice)
+      : choice_(choice), pieces_(pieces), total_(mapped_bytes(pieces)) {
     start();
   }
   ~Reading() {
@@ -68,7 +68,7 @@ class Reading {
     const std::optional<int64_t> available = base::available_memory_bytes();
     if (!available || *available >= *choice_.keep_available) return;
     int64_t none = -1;
-    if (shortage_.compare_exchange_strong(none, *available)) unlock_weights(checkpoint_);
+    if (shortage_.compare_exchange_strong(none, *available)) unlock_weights(pieces_);
   }
 
   Result<LoadChoice> result() const {
@@ -118,10 +118,9 @@ class Reading {
     }
   }
 
-  const Checkpoint& checkpoint_;
   const LoadChoice choice_;
-  const std::vector<WeightPiece> pieces_;
-  int64_t total_ = 0;
+  const WeightPieces& pieces_;
+  const int64_t total_;
   std::atomic<size_t> next_{0};
   std::atomic<int64_t> done_{0};
   std::atomic<int64_t> failed_piece_{-1};
@@ -131,54 +130,43 @@ class Reading {
 };
 
 // The choice that is left after asking for the lock, if it is one.
-Result<LoadChoice> take_lock(const Checkpoint& checkpoint, const LoadChoice& choice) {
+Result<LoadChoice> take_lock(const WeightPieces& pieces, const LoadChoice& choice) {
   if (choice.mode != LoadMode::kLock) return choice;
-  const Result<void> locked = lock_weights(checkpoint);
+  const Result<void> locked = lock_weights(pieces);
   if (locked.ok()) return choice;
   if (choice.keep_available) return without_lock(choice, locked.error().message);
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("{} bytes of weights may not be locked into memory ({}); raise "
                            "`ulimit -l`, or use --load-mode mmap or read",
-                           mapped_bytes(checkpoint), locked.error().message)};
+                           mapped_bytes(pieces), locked.error().message)};
 }
 
 }  // namespace
 
-int64_t mapped_bytes(const Checkpoint& checkpoint) {
-  int64_t bytes = 0;
-  for (const base::MappedFile& file : checkpoint.files()) {
-    bytes += static_cast<int64_t>(file.bytes().size());
-  }
-  return bytes;
-}
-
-void unlock_weights(const Checkpoint& checkpoint) {
-  for (const base::MappedFile& file : checkpoint.files()) {
-    if (file.bytes().empty()) continue;
+void unlock_weights(const WeightPieces& pieces) {
+  for (const WeightPiece& piece : pieces) {
     // Not munlock(): the sanitizers make that do nothing.
-    ::syscall(SYS_munlock, file.bytes().data(), file.bytes().size());
+    ::syscall(SYS_munlock, address_of(piece), piece.bytes);
   }
 }
 
-Result<void> lock_weights(const Checkpoint& checkpoint) {
-  for (const base::MappedFile& file : checkpoint.files()) {
-    const auto size = static_cast<int64_t>(file.bytes().size());
-    for (int64_t begin = 0; begin < size; begin += kLockPieceBytes) {
-      const auto bytes = static_cast<size_t>(std::min(kLockPieceBytes, size - begin));
-      if (::mlock2(file.bytes().data() + begin, bytes, MLOCK_ONFAULT) == 0) continue;
-      const int code = errno;
-      unlock_weights(checkpoint);
-      return Error{ErrorCode::kDoesNotFit, std::strerror(code)};
-    }
+Result<void> lock_weights(const WeightPieces& pieces) {
+  for (const WeightPiece& piece : pieces) {
+    // It keeps other threads from mapping pages meanwhile: 12.6 GiB that were there took 0.3 s.
+    const auto bytes = static_cast<size_t>(piece.bytes);
+    if (::mlock2(address_of(piece), bytes, MLOCK_ONFAULT) == 0) continue;
+    const int code = errno;
+    unlock_weights(pieces);
+    return Error{ErrorCode::kDoesNotFit, std::strerror(code)};
   }
   return {};
 }
 
-Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& choice,
+Result<LoadChoice> read_weights(const WeightPieces& pieces, const LoadChoice& choice,
                                 ReadProgress progress) {
-  TRY_ASSIGN(const LoadChoice taken, take_lock(checkpoint, choice));
+  TRY_ASSIGN(const LoadChoice taken, take_lock(pieces, choice));
   if (!taken.ahead) return taken;
-  Reading reading(checkpoint, taken);
+  Reading reading(pieces, taken);
   for (int turn = 0; !reading.over(); ++turn) {
     // The first looks are close together: a model in memory already is mapped within milliseconds.
     std::this_thread::sleep_for(std::chrono::milliseconds(turn < 20 ? 1 : 50));

@@ -79,6 +79,10 @@ std::string in_a_child(base::FunctionRef<std::string()> work) {
   return status == 0 ? said : "the child ended badly: " + said;
 }
 
+WeightPieces movable_pieces(const Checkpoint& checkpoint) {
+  return movable_weight_pieces(checkpoint, weight_pieces(checkpoint));
+}
+
 class Residency : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -104,8 +108,8 @@ class Residency : public ::testing::Test {
 
   static Result<LoadChoice> load(const Checkpoint& checkpoint, LoadMode asked) {
     TRY_ASSIGN(const LoadChoice choice,
-               choose_load_mode(asked, load_facts(mapped_bytes(checkpoint), 0)));
-    return read_weights(checkpoint, choice, kGoOn);
+               choose_load_mode(asked, load_facts(mapped_bytes(weight_pieces(checkpoint)), 0)));
+    return read_weights(weight_pieces(checkpoint), choice, kGoOn);
   }
 
   std::string folder_;
@@ -121,7 +125,7 @@ TEST_F(Residency, EverythingIsReadAndToldSo) {
     last = done;
     return true;
   };
-  ASSERT_TRUE(read_weights(*checkpoint, {.mode = LoadMode::kMap}, progress).ok());
+  ASSERT_TRUE(read_weights(weight_pieces(*checkpoint), {.mode = LoadMode::kMap}, progress).ok());
   EXPECT_TRUE(all_mapped_in_memory(*checkpoint));
 }
 
@@ -133,7 +137,7 @@ TEST_F(Residency, AllModesGiveTheSameBytes) {
     ASSERT_TRUE(checkpoint.ok());
     const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
     const std::string before(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const Result<LoadChoice> read = read_weights(*checkpoint, {.mode = mode}, go_on);
+    const Result<LoadChoice> read = read_weights(weight_pieces(*checkpoint), {.mode = mode}, go_on);
     if (mode == LoadMode::kLock && !read.ok()) {  // where `ulimit -l` is low
       EXPECT_EQ(read.error().code, ErrorCode::kDoesNotFit) << read.error().message;
       continue;
@@ -161,7 +165,8 @@ TEST_F(Residency, PiecesThatAreReadSideBySideStayApart) {
     const Result<Checkpoint> read = Checkpoint::open(large);
     ASSERT_TRUE(mapped.ok() && read.ok());
     ASSERT_GT(read->weight_bytes(), int64_t{100} << 20) << "else there are few pieces";
-    const Result<LoadChoice> done = read_weights(*read, {.mode = LoadMode::kRead}, go_on);
+    const Result<LoadChoice> done =
+        read_weights(weight_pieces(*read), {.mode = LoadMode::kRead}, go_on);
     ASSERT_TRUE(done.ok()) << done.error().message;
     for (size_t i = 0; i < read->files().size(); ++i) {
       const std::span<const uint8_t> want = mapped->files()[i].bytes();
@@ -177,7 +182,7 @@ TEST_F(Residency, ALockIsTakenAndGoesWithTheCheckpoint) {
   {
     const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
     ASSERT_TRUE(checkpoint.ok());
-    const LoadFacts facts = load_facts(mapped_bytes(*checkpoint), 0);
+    const LoadFacts facts = load_facts(mapped_bytes(weight_pieces(*checkpoint)), 0);
     if (facts.lock_limit_bytes < facts.weight_bytes) {
       GTEST_SKIP() << "only " << facts.lock_limit_bytes << " bytes may be locked here";
     }
@@ -202,12 +207,12 @@ TEST_F(Residency, ALockIsTakenAndGoesWithTheCheckpoint) {
 TEST_F(Residency, AWishForALockIsGivenUpWhereMemoryIsShort) {
   const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
   ASSERT_TRUE(checkpoint.ok());
-  if (load_facts(0, 0).lock_limit_bytes < mapped_bytes(*checkpoint)) {
+  if (load_facts(0, 0).lock_limit_bytes < mapped_bytes(weight_pieces(*checkpoint))) {
     GTEST_SKIP() << "so much may not be locked here";
   }
   const int64_t before = locked_bytes();
   const LoadChoice asked = {.mode = LoadMode::kLock, .keep_available = INT64_MAX};
-  const Result<LoadChoice> taken = read_weights(*checkpoint, asked, kGoOn);
+  const Result<LoadChoice> taken = read_weights(weight_pieces(*checkpoint), asked, kGoOn);
   ASSERT_TRUE(taken.ok()) << taken.error().message;
   EXPECT_EQ(taken->mode, LoadMode::kMap);
   EXPECT_THAT(taken->reason, HasSubstr("the system has"));
@@ -227,7 +232,8 @@ TEST_F(Residency, WhereNothingMayBeLockedAutoMapsAndLockFails) {
               if (taken->reason.find("ulimit -l") == std::string::npos) return taken->reason;
               // The same where only the system knows.
               const LoadChoice preferred = {.mode = LoadMode::kLock, .keep_available = 0};
-              const Result<LoadChoice> refused = read_weights(*checkpoint, preferred, kGoOn);
+              const Result<LoadChoice> refused =
+                  read_weights(weight_pieces(*checkpoint), preferred, kGoOn);
               if (!refused.ok()) return "a preference: " + refused.error().message;
               if (refused->mode != LoadMode::kMap) return std::string("a preference locked");
               if (refused->reason.find("ulimit -l") == std::string::npos) return refused->reason;
@@ -268,12 +274,12 @@ TEST_F(Residency, WeightsMoveToOwnMemoryAndBackUnderTheirReaders) {
     ASSERT_TRUE(checkpoint.ok());
     const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
     const std::vector<uint8_t> before(bytes.begin(), bytes.end());
-    HugePages pages(*checkpoint);
+    HugePages pages(*checkpoint, weight_pieces(*checkpoint));
     if (pages.done()) {
       std::filesystem::remove_all(large);
       GTEST_SKIP() << large << " lies in memory";
     }
-    ASSERT_GT(movable_weight_pieces(*checkpoint).size(), 2u);
+    ASSERT_GT(movable_pieces(*checkpoint).size(), 2u);
     std::atomic<bool> over{false};
     std::atomic<int> differences{0};
     std::thread reader([&] {
@@ -302,12 +308,100 @@ TEST_F(Residency, WeightsMoveToOwnMemoryAndBackUnderTheirReaders) {
   std::filesystem::remove_all(large);
 }
 
+// Pages of the files that this process has mapped in memory, by /proc/self/smaps.
+int64_t resident_bytes(const Checkpoint& checkpoint) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t resident = 0;
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      inside = std::ranges::any_of(checkpoint.files(), [&](const base::MappedFile& file) {
+        const auto first = reinterpret_cast<uintptr_t>(file.bytes().data());
+        return begin < first + file.bytes().size() && first < end;
+      });
+    }
+    if (inside && line.starts_with("Rss:")) resident += std::stoll(line.substr(4)) * 1024;
+  }
+  return resident;
+}
+
+// The first half of each large tensor, and the last 10 bytes of each: as of one of several ranks.
+WeightRanges some_of(const Checkpoint& checkpoint) {
+  WeightRanges some;
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    const size_t size = view.bytes.size();
+    if (size < 10'000) continue;
+    some.push_back({name, static_cast<int64_t>(size) - 10, view.bytes.last(10)});
+    some.push_back({name, 0, view.bytes.first(size / 2)});
+  }
+  return some;
+}
+
+TEST_F(Residency, PiecesOfRangesAreTheirPagesEachOnce) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  const WeightRanges some = some_of(*checkpoint);
+  const WeightPieces pieces = weight_pieces(*checkpoint, some);
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  ASSERT_GT(some.size(), 2u);
+  EXPECT_GE(mapped_bytes(pieces), range_bytes(some));
+  EXPECT_LE(mapped_bytes(pieces), range_bytes(some) + 2 * page * std::ssize(some));
+  EXPECT_LT(mapped_bytes(pieces), mapped_bytes(weight_pieces(*checkpoint)));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_EQ(pieces[i].begin % page, 0);
+    if (i == 0 || pieces[i].file != pieces[i - 1].file) continue;
+    EXPECT_GE(pieces[i].begin, pieces[i - 1].begin + pieces[i - 1].bytes);
+  }
+  for (const WeightRange& range : some) {
+    for (const uint8_t* const byte : {&range.bytes.front(), &range.bytes.back()}) {
+      EXPECT_EQ(std::ranges::count_if(pieces,
+                                      [&](const WeightPiece& piece) {
+                                        const uint8_t* const at =
+                                            piece.file->bytes().data() + piece.begin;
+                                        return at <= byte && byte < at + piece.bytes;
+                                      }),
+                1)
+          << range.tensor;
+    }
+  }
+  EXPECT_EQ(mapped_bytes(weight_pieces(*checkpoint, {})), 0);
+}
+
+TEST_F(Residency, OnlyRangesAreReadLockedAndKept) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  const WeightPieces pieces = weight_pieces(*checkpoint, some_of(*checkpoint));
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  int64_t pages = 0;
+  for (const WeightPiece& piece : pieces) pages += (piece.bytes + page - 1) / page;
+  int64_t said = 0;
+  const auto progress = [&](int64_t, int64_t total) {
+    said = total;
+    return true;
+  };
+  ASSERT_TRUE(read_weights(pieces, {.mode = LoadMode::kMap}, progress).ok());
+  EXPECT_EQ(said, mapped_bytes(pieces));
+  EXPECT_GE(resident_bytes(*checkpoint), pages * page);
+  ASSERT_TRUE(read_weights(weight_pieces(*checkpoint), {.mode = LoadMode::kMap}, kGoOn).ok());
+  EXPECT_GT(resident_bytes(*checkpoint), pages * page);
+  drop_other_pages(*checkpoint, pieces);
+  EXPECT_EQ(resident_bytes(*checkpoint), pages * page);
+  if (load_facts(0, 0).lock_limit_bytes < mapped_bytes(pieces)) return;
+  const int64_t before = locked_bytes();
+  ASSERT_TRUE(lock_weights(pieces).ok());
+  EXPECT_EQ(locked_bytes() - before, pages * page);
+  unlock_weights(pieces);
+  EXPECT_EQ(locked_bytes(), before);
+}
+
 // What lies elsewhere by now leaves holes, which are not read again.
 TEST_F(Residency, OnlyWhatTensorsUseIsMoved) {
   Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
   ASSERT_TRUE(checkpoint.ok());
-  if (movable_weight_pieces(*checkpoint).empty()) GTEST_SKIP() << folder_ << " lies in memory";
-  EXPECT_EQ(movable_weight_pieces(*checkpoint).size(), weight_pieces(*checkpoint).size());
+  if (movable_pieces(*checkpoint).empty()) GTEST_SKIP() << folder_ << " lies in memory";
+  EXPECT_EQ(movable_pieces(*checkpoint).size(), weight_pieces(*checkpoint).size());
   std::vector<std::string> names;
   for (const auto& [name, view] : checkpoint->tensors()) names.push_back(name);
   const auto memory = std::make_shared<std::vector<uint8_t>>(1);
@@ -316,8 +410,8 @@ TEST_F(Residency, OnlyWhatTensorsUseIsMoved) {
     view.bytes = *memory;
     checkpoint->replace(name, std::move(view), memory);
   }
-  EXPECT_TRUE(movable_weight_pieces(*checkpoint).empty());
-  EXPECT_TRUE(HugePages(*checkpoint).done());
+  EXPECT_TRUE(movable_pieces(*checkpoint).empty());
+  EXPECT_TRUE(HugePages(*checkpoint, weight_pieces(*checkpoint)).done());
 }
 
 // Its pages would stay beside ours.
@@ -328,7 +422,7 @@ TEST_F(Residency, WhatLiesInATmpfsIsNotMoved) {
     const Result<Checkpoint> checkpoint = Checkpoint::open(folder);
     ASSERT_TRUE(checkpoint.ok());
     EXPECT_FALSE(weight_pieces(*checkpoint).empty());
-    EXPECT_TRUE(HugePages(*checkpoint).done());
+    EXPECT_TRUE(HugePages(*checkpoint, weight_pieces(*checkpoint)).done());
   }
   std::filesystem::remove_all(folder);
 }
@@ -337,7 +431,8 @@ TEST_F(Residency, CanBeInterrupted) {
   const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
   ASSERT_TRUE(checkpoint.ok());
   const auto stop = [](int64_t, int64_t) { return false; };
-  const Result<LoadChoice> read = read_weights(*checkpoint, {.mode = LoadMode::kMap}, stop);
+  const Result<LoadChoice> read =
+      read_weights(weight_pieces(*checkpoint), {.mode = LoadMode::kMap}, stop);
   // All may have been read before the first look.
   if (!read.ok()) {
     EXPECT_EQ(read.error().code, ErrorCode::kCancelled);
@@ -349,7 +444,8 @@ TEST_F(Residency, AFileCutShortIsAnErrorThatNamesIt) {
   ASSERT_TRUE(checkpoint.ok());
   std::filesystem::resize_file(folder_ + "/model.safetensors", 1 << 20);
   const auto go_on = [](int64_t, int64_t) { return true; };
-  const Result<LoadChoice> read = read_weights(*checkpoint, {.mode = LoadMode::kMap}, go_on);
+  const Result<LoadChoice> read =
+      read_weights(weight_pieces(*checkpoint), {.mode = LoadMode::kMap}, go_on);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kBadCheckpoint);
   EXPECT_NE(read.error().message.find("model.safetensors"), std::string::npos);

@@ -20,8 +20,12 @@ uint8_t* address_of(const WeightPiece& piece) {
   return const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
 }
 
+int64_t page_bytes() {
+  return ::sysconf(_SC_PAGESIZE);
+}
+
 size_t whole_pages(int64_t bytes) {
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(page_bytes());
   return (static_cast<size_t>(bytes) + page - 1) / page * page;
 }
 
@@ -51,21 +55,89 @@ bool holds_some(const WeightPiece& piece, const tensor::TensorView& tensor) {
   return before(first, begin + piece.bytes) && before(begin, first + tensor.bytes.size());
 }
 
+// Bytes [begin, end) of `file`.
+void add_pieces(const base::MappedFile& file, int64_t begin, int64_t end, WeightPieces& pieces) {
+  for (; begin < end; begin += kPieceBytes) {
+    pieces.push_back({&file, begin, std::min(kPieceBytes, end - begin)});
+  }
+}
+
+struct Pages {  // bytes of a file
+  int64_t begin;
+  int64_t end;
+};
+
+// Those of `file` on which `ranges` lie, in order, neighbours in one.
+std::vector<Pages> pages_of(const base::MappedFile& file, const WeightRanges& ranges) {
+  const std::span<const uint8_t> bytes = file.bytes();
+  const int64_t page = page_bytes();
+  const std::less_equal<> no_later;
+  std::vector<Pages> all;
+  for (const WeightRange& range : ranges) {
+    const bool is_there =
+        !range.bytes.empty() && no_later(bytes.data(), range.bytes.data()) &&
+        no_later(range.bytes.data() + range.bytes.size(), bytes.data() + bytes.size());
+    if (!is_there) continue;
+    const int64_t begin = range.bytes.data() - bytes.data();
+    const int64_t end = begin + std::ssize(range.bytes);
+    all.push_back(
+        {begin / page * page, std::min((end + page - 1) / page * page, std::ssize(bytes))});
+  }
+  std::ranges::sort(all, {}, &Pages::begin);
+  std::vector<Pages> joined;
+  for (const Pages& pages : all) {
+    if (joined.empty() || joined.back().end < pages.begin) {
+      joined.push_back(pages);
+    } else {
+      joined.back().end = std::max(joined.back().end, pages.end);
+    }
+  }
+  return joined;
+}
+
 }  // namespace
 
-std::vector<WeightPiece> weight_pieces(const Checkpoint& checkpoint) {
-  std::vector<WeightPiece> pieces;
+WeightPieces weight_pieces(const Checkpoint& checkpoint) {
+  WeightPieces pieces;
   for (const base::MappedFile& file : checkpoint.files()) {
-    const auto size = static_cast<int64_t>(file.bytes().size());
-    for (int64_t begin = 0; begin < size; begin += kPieceBytes) {
-      pieces.push_back({&file, begin, std::min(kPieceBytes, size - begin)});
+    add_pieces(file, 0, std::ssize(file.bytes()), pieces);
+  }
+  return pieces;
+}
+
+WeightPieces weight_pieces(const Checkpoint& checkpoint, const WeightRanges& ranges) {
+  WeightPieces pieces;
+  for (const base::MappedFile& file : checkpoint.files()) {
+    for (const Pages& pages : pages_of(file, ranges)) {
+      add_pieces(file, pages.begin, pages.end, pieces);
     }
   }
   return pieces;
 }
 
-std::vector<WeightPiece> movable_weight_pieces(const Checkpoint& checkpoint) {
-  std::vector<WeightPiece> pieces = weight_pieces(checkpoint);
+int64_t mapped_bytes(const WeightPieces& pieces) {
+  int64_t bytes = 0;
+  for (const WeightPiece& piece : pieces) bytes += piece.bytes;
+  return bytes;
+}
+
+void drop_other_pages(const Checkpoint& checkpoint, const WeightPieces& pieces) {
+  size_t next = 0;
+  for (const base::MappedFile& file : checkpoint.files()) {
+    auto* const data = const_cast<uint8_t*>(file.bytes().data());
+    const auto drop = [&](int64_t begin, int64_t end) {
+      if (begin < end) ::madvise(data + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
+    };
+    int64_t begin = 0;
+    for (; next < pieces.size() && pieces[next].file == &file; ++next) {
+      drop(begin, pieces[next].begin);
+      begin = pieces[next].begin + pieces[next].bytes;
+    }
+    drop(begin, std::ssize(file.bytes()));
+  }
+}
+
+WeightPieces movable_weight_pieces(const Checkpoint& checkpoint, WeightPieces pieces) {
   std::erase_if(pieces, [&](const WeightPiece& piece) {
     return is_in_memory(*piece.file) ||
            std::none_of(checkpoint.tensors().begin(), checkpoint.tensors().end(),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_ranges.h"
 
 namespace pelton::checkpoint {
 
@@ -15,11 +16,19 @@ struct WeightPiece {
   int64_t begin;
   int64_t bytes;
 };
+using WeightPieces = std::vector<WeightPiece>;
 // All of the files, 16 MiB a piece.
-std::vector<WeightPiece> weight_pieces(const Checkpoint& checkpoint);
-// Of these, the pieces that hold some tensor (what was replaced in memory has left holes), of files
+WeightPieces weight_pieces(const Checkpoint& checkpoint);
+// The pages of the files on which `ranges` lie, each once, in pieces of 16 MiB at most. What lies
+// elsewhere in memory has none.
+WeightPieces weight_pieces(const Checkpoint& checkpoint, const WeightRanges& ranges);
+// Of `pieces`, those that hold some tensor (what was replaced in memory has left holes), of files
 // whose pages the system can drop: a tmpfs would keep them beside ours.
-std::vector<WeightPiece> movable_weight_pieces(const Checkpoint& checkpoint);
+WeightPieces movable_weight_pieces(const Checkpoint& checkpoint, WeightPieces pieces);
+int64_t mapped_bytes(const WeightPieces& pieces);
+// The pages of the files that are in none of `pieces`, in their order, need not stay in this
+// process's memory; they come again when they are read.
+void drop_other_pages(const Checkpoint& checkpoint, const WeightPieces& pieces);
 
 enum class FilePages {
   kKeep,  // in the system's cache, while it has room: another start finds them there

@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
-#include <sys/mman.h>
-
+#include "base/machine.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/residency.h"
 #include "executor/host_model.h"
 #include "executor/rank_files.h"
 #include "executor/rank_job.h"
 #include "executor/rank_step.h"
 #include "executor/ranked_model.h"
 #include "layers/rank_part.h"
+#include "layers/rank_weights.h"
 
 namespace pelton::executor {
 namespace {
@@ -27,7 +27,9 @@ struct Loaded {
   checkpoint::Checkpoint checkpoint;
   base::ThreadPool pool;
   std::optional<layers::RankPart> part;
+  checkpoint::WeightRanges weights;  // its part of them
   std::unique_ptr<StepModel> model;
+  std::shared_ptr<const void> watch;  // of its weights
 };
 
 // What is this rank's own where somebody else has started it.
@@ -54,6 +56,8 @@ Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJo
   }
   TRY_ASSIGN(loaded->part, layers::RankPart::make(loaded->checkpoint, member.exchange(),
                                                   job.weights, job.experts));
+  TRY_ASSIGN(loaded->weights,
+             layers::rank_weights(loaded->checkpoint, member.rank(), job.weights, job.experts));
   cost_model::Footprint footprint;
   footprint.kv = job.kv;
   footprint.swap = job.swap;
@@ -69,17 +73,22 @@ Result<std::unique_ptr<Loaded>> load_part(parallel::Member& member, const RankJo
 // The leader has read its files by then, and says what they are.
 Result<void> check_files(parallel::Member& member, const RankJob& job, SameBy by, Loaded& loaded) {
   TRY_ASSIGN(const RankFiles own, rank_files(loaded.checkpoint, job.model, by, loaded.pool));
-  for (const base::MappedFile& file : loaded.checkpoint.files()) {
-    // What it does not compute with need not stay in its memory.
-    const std::span<const uint8_t> bytes = file.bytes();
-    if (by == SameBy::kBytes) {
-      ::madvise(const_cast<uint8_t*>(bytes.data()), bytes.size(), MADV_DONTNEED);
-    }
-  }
   TRY_ASSIGN(const std::optional<std::string> said, member.next());
   if (!said) return Error{ErrorCode::kUnavailable, "the group has ended before it began"};
   TRY_ASSIGN(const RankFiles leaders, rank_files_of(*said));
   return check_facts(leaders, own);
+}
+
+// Once its files are the leader's. What they hold for others need not stay in its memory.
+Result<void> read_part(const RankJob& job, Loaded& loaded) {
+  const checkpoint::WeightPieces pieces =
+      checkpoint::weight_pieces(loaded.checkpoint, loaded.weights);
+  if (job.load_mode == checkpoint::LoadMode::kLock) base::raise_lock_limit();
+  const auto go_on = [](int64_t, int64_t) { return true; };
+  const checkpoint::LoadChoice choice{.mode = job.load_mode, .ahead = job.reads_ahead};
+  TRY(checkpoint::read_weights(pieces, choice, go_on));
+  checkpoint::drop_other_pages(loaded.checkpoint, pieces);
+  return {};
 }
 
 // What it answers ends with "ready", or with why not.
@@ -135,7 +144,10 @@ Result<void> follow(parallel::Member& member, const FollowerOptions& options) {
       job.ok() ? load_part(member, *job) : Result<std::unique_ptr<Loaded>>(job.error());
   TRY(answer_for(member, loaded.ok() ? Result<void>() : loaded.error()));
   const SameBy by = options.is_own() ? SameBy::kPlace : SameBy::kBytes;
-  TRY(answer_for(member, check_files(member, *job, by, **loaded)));
+  Result<void> read = check_files(member, *job, by, **loaded);
+  if (read.ok()) read = read_part(*job, **loaded);
+  TRY(answer_for(member, read));
+  if (options.watch) (*loaded)->watch = options.watch((*loaded)->weights, job->scrub_period_ns);
   return compute(member, *job, **loaded);
 }
 

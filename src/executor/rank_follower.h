@@ -3,13 +3,17 @@
 // only their block tables. The calling thread, which is its executor's.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "checkpoint/weight_ranges.h"
 #include "kernels/kernels.h"
 #include "parallel/member.h"
 
@@ -23,6 +27,12 @@ struct FollowerOptions {
   int threads = 0;
   std::vector<int> processors = {};
   std::map<std::string, std::string> facts = {};  // which the leader's must be, too
+
+  // Called when the part is loaded, with the weights that it computes with and the time in which
+  // all of them are to be looked at; what comes back is kept as long as they are. May be empty.
+  using Watch = std::function<std::shared_ptr<const void>(const checkpoint::WeightRanges& weights,
+                                                          int64_t scrub_period_ns)>;
+  Watch watch = {};
 
   bool is_own() const { return model.empty(); }
 };

@@ -96,6 +96,20 @@ Result<layers::ExpertTable> experts_of(const Json* json) {
   return table;
 }
 
+// How weights come into memory, and are looked at.
+Result<void> read_loading(const Json& json, RankJob& job) {
+  const auto mode = checkpoint::parse_load_mode(json.string("load_mode").value_or(""));
+  if (!mode.ok() || *mode == checkpoint::LoadMode::kAuto) return bad("load_mode");
+  const auto reads_ahead = json.boolean("reads_ahead");
+  if (!reads_ahead) return bad("reads_ahead");
+  const auto period = json.integer("scrub_period_ns");
+  if (!period || *period < 0) return bad("scrub_period_ns");
+  job.load_mode = *mode;
+  job.reads_ahead = *reads_ahead;
+  job.scrub_period_ns = *period;
+  return {};
+}
+
 }  // namespace
 
 Json RankJob::to_json() const {
@@ -113,7 +127,10 @@ Json RankJob::to_json() const {
       .set("kv", kv_json(kv))
       .set("swap", kv_json(swap))
       .set("weights", array_of(weights))
-      .set("experts", array_of(experts));
+      .set("experts", array_of(experts))
+      .set("load_mode", checkpoint::load_mode_name(load_mode))
+      .set("reads_ahead", reads_ahead)
+      .set("scrub_period_ns", scrub_period_ns);
   return json;
 }
 
@@ -152,6 +169,7 @@ Result<RankJob> RankJob::from_json(const Json& json) {
   }
   TRY_ASSIGN(job.weights, numbers_of(json.find("weights"), "weights"));
   TRY_ASSIGN(job.experts, experts_of(json.find("experts")));
+  TRY(read_loading(json, job));
   return job;
 }
 

@@ -11,13 +11,14 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "checkpoint/load_choice.h"
 #include "cost_model/footprint.h"
 #include "layers/expert_placement.h"
 
 namespace pelton::executor {
 
 struct RankJob {
-  static constexpr int64_t kProtocol = 4;
+  static constexpr int64_t kProtocol = 5;
 
   int64_t protocol = kProtocol;
   std::string model;    // where its files lie (what lies in them: rank_files.h)
@@ -30,6 +31,10 @@ struct RankJob {
   cost_model::KvAllocated swap;  // likewise
   std::vector<int> weights;      // layers::RankPart::make
   layers::ExpertTable experts;   // likewise
+  // How the weights of each come into memory, and are looked at (RankOptions).
+  checkpoint::LoadMode load_mode = checkpoint::LoadMode::kMap;  // not kAuto
+  bool reads_ahead = true;
+  int64_t scrub_period_ns = 0;
   // What else must agree where somebody else started the ranks, by name: flags, the version.
   std::map<std::string, std::string> facts;
 

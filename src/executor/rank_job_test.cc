@@ -17,7 +17,10 @@ RankJob job() {
               .batch_tokens_max = 512,
               .logit_rows_max = 16,
               .weights = {1, 2},
-              .experts = {{{0}, {1}, {0, 1}}, {}}};
+              .experts = {{{0}, {1}, {0, 1}}, {}},
+              .load_mode = checkpoint::LoadMode::kRead,
+              .reads_ahead = false,
+              .scrub_period_ns = 86'400'000'000'000};
   job.kv.dtype = tensor::DType::kI8;
   job.kv.block_tokens = 16;
   job.kv.groups.resize(2);
@@ -37,6 +40,9 @@ TEST(RankJob, TravelsAsJson) {
   EXPECT_EQ(got->kv.dtype, tensor::DType::kI8);
   EXPECT_EQ(got->weights, (std::vector<int>{1, 2}));
   EXPECT_EQ(got->experts, (layers::ExpertTable{{{0}, {1}, {0, 1}}, {}}));
+  EXPECT_EQ(got->load_mode, checkpoint::LoadMode::kRead);
+  EXPECT_FALSE(got->reads_ahead);
+  EXPECT_EQ(got->scrub_period_ns, 86'400'000'000'000);
 }
 
 TEST(RankJob, WhatIsMissingIsNamed) {

@@ -7,8 +7,10 @@
 
 #include "base/digest.h"
 #include "base/machine.h"
+#include "checkpoint/weight_pieces.h"
 #include "executor/rank_files.h"
 #include "executor/rank_follower.h"
+#include "layers/rank_weights.h"
 #include "parallel/processors.h"
 
 namespace pelton::executor {
@@ -30,7 +32,19 @@ Result<layers::ExpertTable> table_of(const families::ModelConfig& config,
   return layers::place_experts(ranks.chosen_before, ranks.count, ranks.expert_copies);
 }
 
+// Equal shares, where nobody has said.
+std::vector<int> shares_of(const RankOptions& ranks) {
+  return ranks.weights.empty() ? std::vector<int>(static_cast<size_t>(ranks.count), 1)
+                               : ranks.weights;
+}
+
 }  // namespace
+
+Result<checkpoint::WeightRanges> leader_weights(const checkpoint::Checkpoint& checkpoint,
+                                                const RankOptions& ranks) {
+  TRY_ASSIGN(const layers::ExpertTable experts, table_of(checkpoint.config(), ranks));
+  return layers::rank_weights(checkpoint, 0, shares_of(ranks), experts);
+}
 
 std::vector<int> RankOptions::own_processors() const {
   if (meeting) return processors;
@@ -51,8 +65,7 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                                                      const HostModel::Options& options,
                                                      const cost_model::Footprint& footprint,
                                                      base::ThreadPool& pool) {
-  std::vector<int> weights = ranks.weights;
-  if (weights.empty()) weights.assign(static_cast<size_t>(ranks.count), 1);
+  const std::vector<int> weights = shares_of(ranks);
   TRY_ASSIGN(const layers::ExpertTable experts, table_of(checkpoint.config(), ranks));
   TRY_ASSIGN(const std::string kernels_name, usable_kernels(options.kernels, pool));
   const RankJob job{.model = ranks.model,
@@ -65,6 +78,9 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
                     .swap = footprint.swap,
                     .weights = weights,
                     .experts = experts,
+                    .load_mode = ranks.load.mode,
+                    .reads_ahead = ranks.load.ahead,
+                    .scrub_period_ns = ranks.scrub_period_ns,
                     .facts = ranks.facts};
   const auto processors = parallel::share_processors(base::usable_cpus(), ranks.count);
   TRY_ASSIGN(auto group, parallel::Group::start({.ranks = ranks.count,
@@ -102,11 +118,16 @@ Result<void> RankedModel::wait_for_all(int64_t limit_ms) {
   return {};
 }
 
-// Each rank reads its own, all at the same time.
+// Each rank reads its own, all at the same time; then its part of the weights stays in its memory.
 Result<void> RankedModel::compare_files(const checkpoint::Checkpoint& checkpoint,
                                         const RankOptions& ranks, base::ThreadPool& pool) {
   const SameBy by = ranks.meeting ? SameBy::kBytes : SameBy::kPlace;
   TRY_ASSIGN(const RankFiles own, rank_files(checkpoint, ranks.model, by, pool));
+  if (by == SameBy::kBytes) {
+    // They have all been read for that; what other ranks compute with need not stay in memory.
+    TRY_ASSIGN(const checkpoint::WeightRanges weights, leader_weights(checkpoint, ranks));
+    checkpoint::drop_other_pages(checkpoint, checkpoint::weight_pieces(checkpoint, weights));
+  }
   TRY(group_->send(to_json(own).dump()));
   int64_t bytes = 0;
   for (const base::MappedFile& file : checkpoint.files()) bytes += std::ssize(file.bytes());

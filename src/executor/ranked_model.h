@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/load_choice.h"
+#include "checkpoint/weight_ranges.h"
 #include "executor/compute_threads.h"
 #include "executor/host_model.h"
 #include "executor/rank_job.h"
@@ -35,6 +37,10 @@ struct RankOptions {
   parallel::TransportKind transport = parallel::TransportKind::kShm;
   int threads = 0;  // of each; 0: as many as each has processors
   std::string program = "/proc/self/exe";
+  // How a follower's weights come into its memory (the leader's are there), and in which time it
+  // looks at all of them once, whether they are what they were; 0: never.
+  checkpoint::LoadChoice load = {};
+  int64_t scrub_period_ns = 0;
   // Where the others come to that somebody else starts, on this host or others; empty: they are
   // started here.
   std::optional<parallel::Meeting> meeting = {};
@@ -51,6 +57,10 @@ struct RankOptions {
 // The threads of a process that leads so many ranks, on its share of the processors, as many as
 // those unless `threads` says how many. Without ranks: as ComputeThreads has them.
 std::shared_ptr<ComputeThreads> leader_threads(const RankOptions& ranks, int threads);
+
+// What of the weights the leader computes with. Errors: kUnsupported, kBadConfig.
+Result<checkpoint::WeightRanges> leader_weights(const checkpoint::Checkpoint& checkpoint,
+                                                const RankOptions& ranks);
 
 class RankedModel final : public StepModel {
  public:

@@ -2,61 +2,31 @@
 
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
+#include <utility>
 
 #include "kernels/tiles.h"
+#include "layers/rank_weights.h"
 
 namespace pelton::layers {
 namespace {
 
-constexpr int kBlock = 32;
+constexpr int kBlock = kRankBlock;
 constexpr int kMatricesMax = 4;  // of one exchange
-
-Error refused(const std::string& what) {
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("--tensor-parallel-size: {} cannot be shared out among ranks", what),
-               "tensor-parallel-size"};
-}
-
-Result<void> check_config(const families::ModelConfig& config, bool are_experts_cut) {
-  if (config.is_encoder()) return refused("an encoder");
-  if (config.is_latent()) return refused("latent attention");
-  if (config.post_norms) return refused("a layer with norms behind its blocks");
-  if (config.quantization != families::WeightQuantization::kNone) {
-    return refused("a model whose files are FP8 or GPTQ's, AWQ's or compressed-tensors' integers");
-  }
-  if (config.shared_expert_count > 0) return refused("a model with shared experts");
-  if (config.head_size % kernels::kTileRows != 0) {
-    return refused(fmt::format("heads of {}", config.head_size));
-  }
-  const auto whole_blocks = [](int size) { return size % kBlock == 0; };
-  if (are_experts_cut && !whole_blocks(config.expert_intermediate_size)) {
-    return refused(fmt::format("experts of {}", config.expert_intermediate_size));
-  }
-  if (config.intermediate_size > 0 && !whole_blocks(config.widest_mlp())) {
-    return refused(fmt::format("MLPs of {}", config.widest_mlp()));
-  }
-  return {};
-}
 
 }  // namespace
 
 Result<RankPart> RankPart::make(const checkpoint::Checkpoint& checkpoint,
                                 parallel::Exchange& exchange, const std::vector<int>& weights,
                                 const ExpertTable& experts) {
-  using parallel::Share;
-  const families::ModelConfig& config = checkpoint.config();
-  TRY(check_config(config, config.has_experts() && experts.empty()));
-  if (!experts.empty()) TRY(check_experts(experts, config, exchange.ranks()));
   CHECK(static_cast<int>(weights.size()) == exchange.ranks());
+  TRY_ASSIGN(RankShares shares, RankShares::make(checkpoint.config(), weights, experts));
   RankPart part;
   part.exchange_ = &exchange;
-  part.kv_heads_ = Share::make(config.kv_head_count, 1, weights);
-  part.hidden_ = Share::make(config.hidden_size, kernels::kTileRows, weights);
-  part.vocab_ = Share::make(config.vocab_size, kernels::kTileRows, weights);
-  part.expert_blocks_ = Share::make(config.expert_intermediate_size / kBlock, 1, weights);
-  part.mlp_blocks_ = Share::make(config.widest_mlp() / kBlock, 1, weights);
+  part.kv_heads_ = std::move(shares.kv_heads);
+  part.hidden_ = std::move(shares.hidden);
+  part.vocab_ = std::move(shares.vocab);
+  part.expert_blocks_ = std::move(shares.expert_blocks);
+  part.mlp_blocks_ = std::move(shares.mlp_blocks);
   for (const auto& owners : experts) part.dealt_.emplace_back(owners, exchange.rank());
   return part;
 }
@@ -116,14 +86,16 @@ void ExpertExchange::gather(const Array* arrays, int array_count, int64_t rows) 
 Result<kernels::Matrix> rows_of(const kernels::Matrix& matrix, int first, int count,
                                 const std::string& name) {
   using kernels::Format;
-  if (matrix.format == Format::kF8Blocks) return refused(name + ", which is FP8,");
-  if (matrix.format == Format::kBf16Columns) return refused(name + ", which is transposed,");
-  if (matrix.input_order != nullptr) return refused(name + ", whose columns are sorted,");
+  if (matrix.format == Format::kF8Blocks) return cannot_be_shared_out(name + ", which is FP8,");
+  if (matrix.format == Format::kBf16Columns)
+    return cannot_be_shared_out(name + ", which is transposed,");
+  if (matrix.input_order != nullptr)
+    return cannot_be_shared_out(name + ", whose columns are sorted,");
   kernels::Matrix part = matrix;
   part.rows = count;
   const auto* bytes = static_cast<const std::byte*>(matrix.data);
   if (kernels::is_tiled(matrix.format)) {
-    if (first % kernels::kTileRows != 0) return refused(name);
+    if (first % kernels::kTileRows != 0) return cannot_be_shared_out(name);
     part.data =
         bytes + first / kernels::kTileRows * kernels::tile_bytes(matrix.format, matrix.cols);
   } else {

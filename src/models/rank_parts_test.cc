@@ -1,11 +1,13 @@
 // A model computed by several ranks gives one process's logits, to the bit: any number of ranks,
 // even and uneven shares, ranks without heads, experts cut and dealt out to whomever, weights as
 // shipped and packed, chunks of any size.
-// Ranks are threads here, each with a model, a cache and a mapping of its own, as processes have.
+// Ranks are threads here, each with a model, a cache and its part of the weights alone, as
+// processes have.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -15,6 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/family_golden.h"
 #include "layers/rank_part.h"
+#include "layers/rank_weights.h"
 #include "models/kv_storage.h"
 #include "models/model.h"
 #include "models/pack_model.h"
@@ -81,6 +84,27 @@ std::vector<float> logits_of(const Checkpoint& checkpoint, const Way& way, layer
   return all;
 }
 
+// The same model, of which all that is not this rank's is no numbers: what it computes with is what
+// it reads ahead, locks and looks at.
+Checkpoint only_part(const Checkpoint& whole, int rank, const std::vector<int>& weights,
+                     const layers::ExpertTable& experts) {
+  Checkpoint part = std::move(Checkpoint::open(whole.folder())).value();
+  const auto ranges = layers::rank_weights(whole, rank, weights, experts);
+  EXPECT_TRUE(ranges.ok()) << ranges.error().message;
+  if (!ranges.ok()) return part;
+  for (const auto& [name, view] : whole.tensors()) {
+    const auto memory = std::make_shared<std::vector<uint64_t>>(view.bytes.size() / 8 + 1, ~0ull);
+    auto* const bytes = reinterpret_cast<uint8_t*>(memory->data());
+    for (const checkpoint::WeightRange& range : *ranges) {
+      if (range.tensor == name) std::ranges::copy(range.bytes, bytes + range.at);
+    }
+    tensor::TensorView own = view;
+    own.bytes = {bytes, view.bytes.size()};
+    part.replace(name, std::move(own), memory);
+  }
+  return part;
+}
+
 std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
                                    const std::vector<int>& weights,
                                    const layers::ExpertTable& experts) {
@@ -97,9 +121,10 @@ std::vector<float> logits_of_ranks(const Checkpoint& checkpoint, const Way& way,
                                                                     .spin_ns = 10'000}))
                            .value();
       parallel::Exchange exchange(*transport);
-      auto part = layers::RankPart::make(checkpoint, exchange, weights, experts);
+      const Checkpoint own = only_part(checkpoint, rank, weights, experts);
+      auto part = layers::RankPart::make(own, exchange, weights, experts);
       EXPECT_TRUE(part.ok()) << part.error().message;
-      if (part.ok()) logits[static_cast<size_t>(rank)] = logits_of(checkpoint, way, &*part);
+      if (part.ok()) logits[static_cast<size_t>(rank)] = logits_of(own, way, &*part);
       EXPECT_FALSE(exchange.failed());
     });
   }

@@ -149,11 +149,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   const checkpoint::LoadChoice& choice = loaded->load_choice_;
   if (choice.mode == checkpoint::LoadMode::kLock && choice.keep_available) {
     loaded->lock_watch_.emplace(LockWatch::Options{.floor_bytes = choice.floor_bytes},
-                                loaded->checkpoint_, log);
+                                loaded->checkpoint_, loaded->own_pieces(), log);
   }
-  const std::string mode = loaded->weights_in_memory() == nullptr
-                               ? ""
-                               : fmt::format("; load mode {}", loaded->load_choice_.text());
+  const std::string mode = loaded->has_weights_in_memory()
+                               ? fmt::format("; load mode {}", loaded->load_choice_.text())
+                               : "";
   log.info(fmt::format("{}; loaded in {:.2f} s ({}){}", loaded->weights_text(), phases.total(),
                        phases.text(), mode));
   loaded->load_phases_ = phases.phases();
@@ -339,16 +339,34 @@ Result<cost_model::Footprint> LoadedModel::take_memory(const Options& options) {
   return footprint;
 }
 
+checkpoint::WeightRanges LoadedModel::own_weights() const {
+  return part_ ? *part_ : checkpoint::whole_weights(checkpoint_);
+}
+
+checkpoint::WeightPieces LoadedModel::own_pieces() const {
+  return part_ ? checkpoint::weight_pieces(checkpoint_, *part_)
+               : checkpoint::weight_pieces(checkpoint_);
+}
+
 Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
+  const executor::RankOptions& ranks = options.executor.ranks;
+  if (ranks.several()) {
+    TRY_ASSIGN(part_, executor::leader_weights(checkpoint_, ranks));
+  }
   TRY_ASSIGN(const cost_model::Footprint footprint, take_memory(options));
+  const checkpoint::WeightPieces own = own_pieces();
+  // Ranks of one host have all parts in its memory together.
+  const checkpoint::WeightPieces here =
+      ranks.meeting ? own : checkpoint::weight_pieces(checkpoint_);
   const checkpoint::LoadFacts facts =
-      checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint_), footprint.beside_weights());
+      checkpoint::load_facts(checkpoint::mapped_bytes(here), footprint.beside_weights());
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(options.load_mode, facts));
-  TRY_ASSIGN(load_choice_,
-             checkpoint::read_weights(checkpoint_, choice, [&](int64_t done, int64_t total) {
+  TRY_ASSIGN(load_choice_, checkpoint::read_weights(own, choice, [&](int64_t done, int64_t total) {
                return !options.progress || options.progress("loading weights", done, total);
              }));
+  // What was mapped beside it on the way.
+  if (part_) checkpoint::drop_other_pages(checkpoint_, own);
   if (!load_choice_.ahead) log.warning(load_choice_.reason);
   return footprint.weights.compact > 0 ? hold_compact(options, log) : Result<void>();
 }
@@ -480,6 +498,7 @@ Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) 
   }
   executor::LocalExecutor::Options local = options.executor;
   local.ranks.model = weights_place_;
+  local.ranks.load = load_choice_;
   if (tokenizer_) {
     // Else some text would become a row that the embedding does not have.
     if (tokenizer_->vocab_size() > config().vocab_size) {

@@ -19,6 +19,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compact_weights.h"
 #include "checkpoint/residency.h"
+#include "checkpoint/weight_ranges.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
 #include "models/pack_model.h"
@@ -94,10 +95,10 @@ class LoadedModel {
   const checkpoint::Checkpoint& checkpoint() const { return checkpoint_; }
   const families::ModelConfig& config() const { return checkpoint_.config(); }
   engine::Engine& engine() { return *engine_; }
-  // The checkpoint whose mapping is computed with; null where a device has its own copy.
-  const checkpoint::Checkpoint* weights_in_memory() const {
-    return local_executor_ == nullptr || device_ ? nullptr : &checkpoint_;
-  }
+  // Whether this process computes with the checkpoint's mapping; a device has its own copy.
+  bool has_weights_in_memory() const { return local_executor_ != nullptr && !device_; }
+  // What of the mapping this process computes with: all, or of several ranks the leader's part.
+  checkpoint::WeightRanges own_weights() const;
 
   // What the start took, in seconds, in the order of its parts: files, tokenizer, weights, memory.
   using LoadPhases = std::vector<std::pair<std::string, double>>;
@@ -147,6 +148,7 @@ class LoadedModel {
   void unite_stop_tokens();
   std::string numeric_settings() const;
   Result<cost_model::Footprint> take_memory(const Options& options);
+  checkpoint::WeightPieces own_pieces() const;
   Result<void> read_weights(const Options& options, base::Log& log);
   Result<void> hold_compact(const Options& options, base::Log& log);
   Result<void> choose_device(const Options& options, base::Log& log);
@@ -167,6 +169,7 @@ class LoadedModel {
   std::vector<FormatRecord> format_records_;
   std::optional<executor::Device> device_;
   checkpoint::LoadChoice load_choice_;
+  std::optional<checkpoint::WeightRanges> part_;  // of its weights; empty: one process has all
   LoadPhases load_phases_;
   std::vector<TokenId> stop_tokens_;
   std::unique_ptr<engine::Executor> executor_;

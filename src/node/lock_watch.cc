@@ -18,13 +18,14 @@ constexpr int64_t kMovedBytes = int64_t{128} << 20;
 
 }  // namespace
 
-LockWatch::LockWatch(Options options, const checkpoint::Checkpoint& checkpoint, base::Log& log)
+LockWatch::LockWatch(Options options, const checkpoint::Checkpoint& checkpoint,
+                     checkpoint::WeightPieces pieces, base::Log& log)
     : options_(std::move(options)),
-      checkpoint_(checkpoint),
+      pieces_(std::move(pieces)),
       log_(log),
-      weight_bytes_(checkpoint::mapped_bytes(checkpoint)),
+      weight_bytes_(checkpoint::mapped_bytes(pieces_)),
       settled_(!options_.moves_pages),
-      huge_pages_(checkpoint),
+      huge_pages_(checkpoint, pieces_),
       thread_({.name = "pelton-lock", .interval = kInterval}, [this] { look(); }) {}
 
 void LockWatch::look() {
@@ -58,7 +59,7 @@ void LockWatch::give_up(int64_t available) {
   looks_ = 0;
   settled_ = !options_.moves_pages;
   huge_pages_.give_back();
-  checkpoint::unlock_weights(checkpoint_);
+  checkpoint::unlock_weights(pieces_);
   log_.warning(
       fmt::format("memory is short, {} MiB are left: weights are not locked into it any more, and "
                   "answers are slow when the system has dropped some (--load-mode lock would not "
@@ -68,7 +69,7 @@ void LockWatch::give_up(int64_t available) {
 
 void LockWatch::take_again() {
   calm_ = 0;
-  if (const Result<void> taken = checkpoint::lock_weights(checkpoint_); !taken.ok()) {
+  if (const Result<void> taken = checkpoint::lock_weights(pieces_); !taken.ok()) {
     log_.debug(fmt::format("weights are not locked again: {}", taken.error().message));
     return;
   }

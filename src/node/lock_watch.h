@@ -35,8 +35,9 @@ class LockWatch {
     std::function<std::optional<int64_t>()> available = base::available_memory_bytes;
   };
 
-  // `checkpoint` and `log` outlive it.
-  LockWatch(Options options, const checkpoint::Checkpoint& checkpoint, base::Log& log);
+  // `pieces` of the checkpoint are locked. `checkpoint` and `log` outlive it.
+  LockWatch(Options options, const checkpoint::Checkpoint& checkpoint,
+            checkpoint::WeightPieces pieces, base::Log& log);
   LockWatch(const LockWatch&) = delete;
   LockWatch& operator=(const LockWatch&) = delete;
 
@@ -51,7 +52,7 @@ class LockWatch {
   void move_some(int64_t available);
 
   const Options options_;
-  const checkpoint::Checkpoint& checkpoint_;
+  const checkpoint::WeightPieces pieces_;
   base::Log& log_;
   const int64_t weight_bytes_;
   std::atomic<bool> locked_{true};

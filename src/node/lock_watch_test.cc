@@ -36,12 +36,13 @@ TEST(LockWatch, GivesTheLockUpWhenLittleIsLeftAndTakesItAgain) {
   {
     const auto checkpoint = checkpoint::Checkpoint::open(folder);
     ASSERT_TRUE(checkpoint.ok());
-    const int64_t bytes = checkpoint::mapped_bytes(*checkpoint);
+    const checkpoint::WeightPieces pieces = checkpoint::weight_pieces(*checkpoint);
+    const int64_t bytes = checkpoint::mapped_bytes(pieces);
     if (checkpoint::load_facts(bytes, 0).lock_limit_bytes < bytes) {
       GTEST_SKIP() << bytes << " bytes may not be locked here";
     }
     const auto go_on = [](int64_t, int64_t) { return true; };
-    ASSERT_TRUE(read_weights(*checkpoint, {.mode = checkpoint::LoadMode::kLock}, go_on).ok());
+    ASSERT_TRUE(read_weights(pieces, {.mode = checkpoint::LoadMode::kLock}, go_on).ok());
     ASSERT_GE(locked_bytes(), bytes);
 
     const base::SystemClock clock;
@@ -56,7 +57,7 @@ TEST(LockWatch, GivesTheLockUpWhenLittleIsLeftAndTakesItAgain) {
                              if (++looks == 2) return std::nullopt;
                              return left.load();
                            }},
-                          *checkpoint, log);
+                          *checkpoint, pieces, log);
     const auto end = steady_clock::now() + std::chrono::seconds(20);
     while (looks < 4 && steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
     ASSERT_GE(looks, 4);

@@ -27,7 +27,7 @@ bool ErrorWindow::too_many(int64_t now_ns, int64_t total) {
   return total - counts_.front().total > options_.errors_max;
 }
 
-WeightScrubber::WeightScrubber(Options options, const checkpoint::Checkpoint* checkpoint,
+WeightScrubber::WeightScrubber(Options options, const checkpoint::WeightRanges& weights,
                                const base::Clock& clock, base::Log& log)
     : options_(std::move(options)),
       clock_(clock),
@@ -35,7 +35,7 @@ WeightScrubber::WeightScrubber(Options options, const checkpoint::Checkpoint* ch
       window_(options_.errors),
       last_ns_(clock_.now_ns()) {
   window_.too_many(clock_.now_ns(), options_.error_count());  // what came before does not count
-  if (checkpoint != nullptr) sums_ = std::make_unique<WeightSums>(*checkpoint);
+  if (!weights.empty()) sums_ = std::make_unique<WeightSums>(weights);
   constexpr int kLeastPriority = 19;
   thread_.emplace(base::PeriodicThread::Options{.name = "pelton-scrub",
                                                 .interval = std::chrono::nanoseconds(kTickNs),

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/periodic_thread.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_ranges.h"
 #include "node/weight_sums.h"
 
 namespace pelton::node {
@@ -54,9 +54,10 @@ class WeightScrubber {
     std::function<void(State)> on_change;
   };
 
-  // All of them outlive it. `checkpoint`: null where the weights are not in the host's memory.
-  WeightScrubber(Options options, const checkpoint::Checkpoint* checkpoint,
-                 const base::Clock& clock, base::Log& log);
+  // `clock`, `log` and the checkpoint of `weights` outlive it. weights: what is computed with; none
+  // where it is not in the host's memory.
+  WeightScrubber(Options options, const checkpoint::WeightRanges& weights, const base::Clock& clock,
+                 base::Log& log);
   WeightScrubber(const WeightScrubber&) = delete;
   WeightScrubber& operator=(const WeightScrubber&) = delete;
 

@@ -2,6 +2,7 @@
 // not finite.
 #include "node/weight_scrubber.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -78,7 +79,7 @@ class Watched : public testing::Test {
                                                  state_ = state;
                                                  ++changes_;
                                                }},
-                   &*checkpoint_, clock_, log_);
+                   checkpoint::whole_weights(*checkpoint_), clock_, log_);
   }
   // In the file, which is what is mapped: as memory that fails would.
   void flip_a_bit() const {
@@ -110,7 +111,7 @@ class Watched : public testing::Test {
 };
 
 TEST_F(Watched, SumsFindWhatHasChanged) {
-  WeightSums sums(*checkpoint_);
+  WeightSums sums(checkpoint::whole_weights(*checkpoint_));
   const size_t pieces = sums.piece_count();
   ASSERT_GT(pieces, 10u);
   int64_t bytes = 0;
@@ -131,6 +132,31 @@ TEST_F(Watched, SumsFindWhatHasChanged) {
   }
   ASSERT_EQ(changed.size(), 1u);
   EXPECT_NE(changed[0].find(", bytes "), std::string::npos) << changed[0];
+}
+
+// Of a rank only its part of a tensor is looked at; what has changed is named by its place in it.
+TEST_F(Watched, SumsAreOfTheGivenRanges) {
+  const std::span<const uint8_t> file = checkpoint_->files()[0].bytes();
+  const auto last = std::ranges::find_if(checkpoint_->tensors(), [&](const auto& named) {
+    return named.second.bytes.data() + named.second.bytes.size() == file.data() + file.size();
+  });
+  ASSERT_NE(last, checkpoint_->tensors().end());
+  const std::span<const uint8_t> bytes = last->second.bytes;
+  const size_t half = bytes.size() / 2;
+  const checkpoint::WeightRange first{last->first, 0, bytes.first(half)};
+  const checkpoint::WeightRange second{last->first, static_cast<int64_t>(half),
+                                       bytes.subspan(half)};
+  WeightSums front(checkpoint::WeightRanges{first});
+  WeightSums back(checkpoint::WeightRanges{second});
+  EXPECT_EQ(front.bytes() + back.bytes(), std::ssize(bytes));
+  for (size_t i = 0; i < front.piece_count(); ++i) front.look();
+  for (size_t i = 0; i < back.piece_count(); ++i) back.look();
+  flip_a_bit();
+  for (size_t i = 0; i < front.piece_count(); ++i) EXPECT_EQ(front.look().changed, "");
+  std::string changed;
+  for (size_t i = 0; i < back.piece_count(); ++i) changed += back.look().changed;
+  EXPECT_TRUE(changed.starts_with(last->first + ", bytes ")) << changed;
+  EXPECT_TRUE(changed.ends_with(" to " + std::to_string(bytes.size() - 1))) << changed;
 }
 
 TEST_F(Watched, FT_18_WeightsThatChangeAreFoundInThePeriod) {

@@ -35,13 +35,13 @@ uint64_t weight_sum(std::span<const uint8_t> bytes) {
   return sum;
 }
 
-WeightSums::WeightSums(const checkpoint::Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    for (size_t at = 0; at < tensor.bytes.size(); at += kPieceBytes) {
-      const size_t count = std::min(kPieceBytes, tensor.bytes.size() - at);
-      pieces_.push_back({.tensor = &name,
-                         .at = static_cast<int64_t>(at),
-                         .bytes = tensor.bytes.subspan(at, count),
+WeightSums::WeightSums(const checkpoint::WeightRanges& ranges) {
+  for (const checkpoint::WeightRange& range : ranges) {
+    for (size_t at = 0; at < range.bytes.size(); at += kPieceBytes) {
+      const size_t count = std::min(kPieceBytes, range.bytes.size() - at);
+      pieces_.push_back({.tensor = range.tensor,
+                         .at = range.at + static_cast<int64_t>(at),
+                         .bytes = range.bytes.subspan(at, count),
                          .sum = std::nullopt});
       bytes_ += static_cast<int64_t>(count);
     }
@@ -61,7 +61,7 @@ WeightSums::Look WeightSums::look() {
     ++known_;
   } else if (*piece.sum != sum) {
     look.changed =
-        fmt::format("{}, bytes {} to {}", *piece.tensor, piece.at, piece.at + look.bytes - 1);
+        fmt::format("{}, bytes {} to {}", piece.tensor, piece.at, piece.at + look.bytes - 1);
   }
   return look;
 }

@@ -8,9 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_ranges.h"
 
 namespace pelton::node {
 
@@ -21,7 +22,7 @@ class WeightSums {
  public:
   static constexpr size_t kPieceBytes = size_t{1} << 20;
 
-  explicit WeightSums(const checkpoint::Checkpoint& checkpoint);
+  explicit WeightSums(const checkpoint::WeightRanges& ranges);
 
   struct Look {
     int64_t bytes = 0;    // of the piece
@@ -37,8 +38,8 @@ class WeightSums {
 
  private:
   struct Piece {
-    const std::string* tensor;  // its name, the checkpoint's
-    int64_t at;                 // in the tensor
+    std::string_view tensor;  // its name, the checkpoint's
+    int64_t at;               // in the tensor
     std::span<const uint8_t> bytes;
     std::optional<uint64_t> sum;
   };
