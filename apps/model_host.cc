@@ -498,15 +498,15 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
   std::vector<Start> starts;
   for (const node::NamedModel& named : models) {
     const bool is_only = models.size() == 1;
+    TRY_ASSIGN(node::LoadedModel::Options options, options_of(*arguments, parts_.clock));
+    options.step_log = node::step_log_of(options.step_log, named.id, is_only);
     Plan plan{.named = named,
               .arguments = arguments,
-              .options = {},
+              .options = std::move(options),
               .is_only = is_only,
               .has_unnamed_modules = is_only,
               .has_unnamed_folders = is_only,
               .has_unnamed_speech = is_only};
-    TRY_ASSIGN(plan.options, options_of(*arguments, parts_.clock));
-    plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, is_only);
     Start& start = starts.emplace_back();
     const auto outcome = std::make_shared<std::promise<Result<void>>>();
     start.outcome = outcome->get_future();
@@ -531,20 +531,21 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
 }
 
 Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest& asked) {
-  Plan plan{.named = node::name_model(asked.model), .arguments = {}, .options = {}};
+  node::NamedModel named = node::name_model(asked.model);
   if (!asked.name.empty()) {
-    plan.named.id = asked.name;
-    plan.named.aliases.clear();
+    named.id = asked.name;
+    named.aliases.clear();
   }
-  for (const std::string& alias : asked.aliases) plan.named.aliases.push_back(alias);
+  for (const std::string& alias : asked.aliases) named.aliases.push_back(alias);
   const std::vector<Flag> flags = flags_of_one_model();
   TRY(refuse_server_flags(asked, flags));
   Result<cli::Arguments> arguments = cli::with_values(flags, parts_.arguments, asked.options);
   if (!arguments.ok()) return in_fields(arguments.error(), flags, asked);
   Result<node::LoadedModel::Options> options = options_of(*arguments, parts_.clock);
   if (!options.ok()) return in_fields(options.error(), flags, asked);
-  plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
-  plan.options = *std::move(options);
+  Plan plan{.named = std::move(named),
+            .arguments = std::make_shared<const cli::Arguments>(*std::move(arguments)),
+            .options = *std::move(options)};
   if (plan.options.executor.ranks.meeting) {
     return Error{ErrorCode::kUnsupported,
                  "ranks that are started one by one compute the model that they began with",

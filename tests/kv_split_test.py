@@ -278,6 +278,7 @@ class Split(unittest.TestCase):
                     [number + 4_000 for number in numbers])  # asked in the same ways
         self.assertGreater(fleet.splits("handed_over") + fleet.splits("ended"), len(numbers))
         self.assertGreater(fleet.splits("handed_over"), 0)
+        cached(numbers[-1], "key-a")  # others' prompts may have taken its place
         self.assertGreater(cached(numbers[-1], "key-a"), common[numbers[-1] % len(WAYS)])
 
     def test_whoever_is_killed_costs_no_answer(self):

@@ -178,4 +178,20 @@ Result<LoadChoice> read_weights(const WeightPieces& pieces, const LoadChoice& ch
   return reading.result();
 }
 
+void drop_other_pages(const Checkpoint& checkpoint, const WeightPieces& pieces) {
+  size_t next = 0;
+  for (const base::MappedFile& file : checkpoint.files()) {
+    auto* const data = const_cast<uint8_t*>(file.bytes().data());
+    const auto drop = [&](int64_t begin, int64_t end) {
+      if (begin < end) ::madvise(data + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
+    };
+    int64_t begin = 0;
+    for (; next < pieces.size() && pieces[next].file == &file; ++next) {
+      drop(begin, pieces[next].begin);
+      begin = pieces[next].begin + pieces[next].bytes;
+    }
+    drop(begin, std::ssize(file.bytes()));
+  }
+}
+
 }  // namespace pelton::checkpoint

@@ -29,5 +29,9 @@ void unlock_weights(const WeightPieces& pieces);
 // with the weights wait for a piece at most. All or nothing. Errors: kDoesNotFit (the system's
 // reason).
 Result<void> lock_weights(const WeightPieces& pieces);
+// The pages of the files that are in none of `pieces`, in their order, need not stay in this
+// process's memory; they come again when they are read. So do pages of `pieces` that the system had
+// mapped in one huge page with others: they stay in its cache, and locked ones where they are.
+void drop_other_pages(const Checkpoint& checkpoint, const WeightPieces& pieces);
 
 }  // namespace pelton::checkpoint

@@ -26,9 +26,6 @@ WeightPieces weight_pieces(const Checkpoint& checkpoint, const WeightRanges& ran
 // whose pages the system can drop: a tmpfs would keep them beside ours.
 WeightPieces movable_weight_pieces(const Checkpoint& checkpoint, WeightPieces pieces);
 int64_t mapped_bytes(const WeightPieces& pieces);
-// The pages of the files that are in none of `pieces`, in their order, need not stay in this
-// process's memory; they come again when they are read.
-void drop_other_pages(const Checkpoint& checkpoint, const WeightPieces& pieces);
 
 enum class FilePages {
   kKeep,  // in the system's cache, while it has room: another start finds them there

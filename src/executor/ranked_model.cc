@@ -7,7 +7,7 @@
 
 #include "base/digest.h"
 #include "base/machine.h"
-#include "checkpoint/weight_pieces.h"
+#include "checkpoint/residency.h"
 #include "executor/rank_files.h"
 #include "executor/rank_follower.h"
 #include "layers/rank_weights.h"
