@@ -100,4 +100,4 @@ fi
 tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs admin_keys.test.mjs pages.test.mjs planned.test.mjs small.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
 [[ $what == pictures ]] && tests=(pictures.test.mjs)
-timeout 840 node --test --test-concurrency=1 --test-timeout=800000 "${tests[@]}"
+timeout 2300 node --test --test-concurrency=1 --test-timeout=2200000 "${tests[@]}"
