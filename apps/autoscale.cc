@@ -159,6 +159,14 @@ std::string explained_url(const cli::Arguments& arguments, const gateway::Gatewa
   return "http://" + net::format_host_port(config->admin_host, config->admin_port);
 }
 
+// No gateway obeys it: it needs no lead, and stands in the way of nobody who acts.
+bool only_advises(const gateway::GatewayConfig& config, const cli::Arguments& arguments) {
+  return arguments.has("--advise") ||
+         std::ranges::none_of(config.pools, [](const gateway::PoolConfig& pool) {
+           return pool.scaling && pool.scaling->launch && !pool.scaling->is_advised_only;
+         });
+}
+
 // Whoever reaches it learns what runs and, of KEDA's, decides how much: no key is asked for.
 Result<void> check_listeners(const gateway::AutoscalerConfig& autoscaler) {
   const auto check_one = [&](std::string_view key, const std::string& host,
@@ -287,7 +295,8 @@ Result<void> Deciding::begin(launch::Lead* lead) {
   }
   std::vector<launch::ScaledPool> pools = scaled_pools(config);
   launch::RemoteFleet::Options options{.gateways = config_.autoscaler.gateways,
-                                       .epoch = exchange_epoch(lead, clock_)};
+                                       .epoch = exchange_epoch(lead, clock_),
+                                       .advises = only_advises(config, arguments_)};
   TRY_ASSIGN(options.key, admin_key(arguments_));
   for (const launch::ScaledPool& pool : pools) {
     if (pool.computes_for.empty()) options.pools.push_back(pool.name);
@@ -424,7 +433,8 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   warn_of_root(log);
   const cli::Interrupt interrupt;
-  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone) {
+  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone ||
+      only_advises(config, arguments)) {
     Deciding deciding(config, arguments, clock, log);
     TRY(deciding.begin(nullptr));
     return deciding.go_on(interrupt);
@@ -511,7 +521,9 @@ cli::Verb autoscale_verb() {
                  .only_with = {{"--config"}},
                  .not_with = {{"--explain"}}},
                 {.name = "--advise",
-                 .help = "decide and say so in the log and metrics, and do nothing",
+                 .help =
+                     "decide and say so in the log and metrics, and do nothing: beside one that "
+                     "acts, too, with a state_dir and listeners of its own",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}},
                  .not_with = {{"--explain"}, {"--check"}}},

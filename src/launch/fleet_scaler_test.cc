@@ -515,6 +515,27 @@ TEST_F(FleetScalerTest, WhoTakesOverDecidesAlike) {
   EXPECT_EQ(epoch_of(launcher_.orders.back().token), 7u);
 }
 
+// What it finds is somebody else's: what does not advance as it sees it, and what has no pool here.
+TEST_F(FleetScalerTest, WhoOnlyAdvisesStopsNothing) {
+  ASSERT_TRUE(launcher_.start({.pool = "p", .ordinal = 0, .token = 41}).ok());
+  ASSERT_TRUE(launcher_.start({.pool = "q", .ordinal = 0, .token = 42}).ok());
+  ScaledPool pool{.name = "p"};
+  pool.policy.replicas_max = 4;
+  pool.progress_s = 20;
+  pool.is_advised_only = true;
+  scaler_ = std::make_unique<FleetScaler>(std::vector{pool}, launcher_, fleet_, clock_, log_);
+  pass(30);
+  hold(1);
+  scaler_->turn(true);
+  EXPECT_EQ(scaler_->states()[0].decision.desired, 1);
+  EXPECT_TRUE(launcher_.stopped.empty());
+  EXPECT_EQ(launcher_.orders.size(), 2u) << "nor is one started";
+  pool.is_advised_only = false;
+  FleetScaler acting({pool}, launcher_, fleet_, clock_, log_);
+  acting.turn(false);
+  EXPECT_EQ(launcher_.stopped.size(), 2u);
+}
+
 // No stock is no failed start: requests wait for as long as they may, and it is asked for again.
 TEST_F(FleetScalerTest, WhatThereIsNoneOfIsAskedForAgainAndRefusesNobody) {
   scale(0, 4);

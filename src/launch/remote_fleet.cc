@@ -30,6 +30,7 @@ RemoteFleet::RemoteFleet(Options options, const base::Clock& clock, base::Log& l
       began_ns_(clock.now_ns()),
       client_({.threads = 1}) {
   order_.epoch = options_.epoch;
+  order_.advises = options_.advises;
   for (const std::string& pool : options_.pools) order_.pools.push_back({.name = pool});
   for (const std::string& url : options_.gateways) {
     auto gateway = std::make_unique<Gateway>();
@@ -239,6 +240,7 @@ std::vector<ScaledFleet::Worker> RemoteFleet::workers(const std::string& pool) {
 
 template <typename Change>
 void RemoteFleet::change(const Change& change) {
+  if (options_.advises) return;  // what would be in force
   {
     std::lock_guard lock(mutex_);
     const ExchangeOrder before = order_;

@@ -32,6 +32,7 @@ class RemoteFleet final : public ScaledFleet {
     std::vector<std::string> pools;
     std::string key = {};             // an operator's, of gateways that ask for one; empty: none
     uint64_t epoch = 0;               // of this autoscaler; newer ones are greater
+    bool advises = false;             // only: gateways are asked, and nothing is ordered
     std::function<void()> on_demand;  // any thread
   };
   // All outlive it.

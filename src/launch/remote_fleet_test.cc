@@ -64,7 +64,7 @@ class PlayedGateway {
     const Result<ExchangeOrder> order = parse_order_body(request.body);
     EXPECT_TRUE(order.ok());
     if (!order.ok()) return {.status = 400, .headers = {}, .body = {}};
-    if (order->epoch < epoch_) {
+    if (order->epoch < epoch_ && !order->advises) {
       ++refused_;
       return {.status = 409, .headers = {}, .body = "{}"};
     }
@@ -231,6 +231,29 @@ TEST_F(RemoteFleetTest, OneThatIsRefusedFromTheBeginningAsksAgainForAWhile) {
   EXPECT_FALSE(fleet.is_superseded());
   gateway.obey_only(11);  // and now another one is newer
   wait([&] { return fleet.is_superseded(); });
+}
+
+// It hears what an acting one hears, whoever is obeyed, and says nothing that would have to be.
+TEST_F(RemoteFleetTest, WhoOnlyAdvisesOrdersNothing) {
+  PlayedGateway gateway(log_);
+  gateway.obey_only(11);
+  std::atomic<int> asked = 0;
+  RemoteFleet fleet({.gateways = {gateway.url()},
+                     .pools = {"p"},
+                     .epoch = 10,
+                     .advises = true,
+                     .on_demand = [&] { ++asked; }},
+                    clock_, log_);
+  fleet.set_launched({{"p", "h", 7}}, {"p"});
+  fleet.set_draining({"p", "h", 7}, true);
+  fleet.release_memory({"p", "h", 7});
+  fleet.retire("p", 3);
+  fleet.announce("p", {.phase = PoolPhase::kStarting, .eta_s = 4});
+  wait([&] { return !fleet.workers("p").empty(); });
+  EXPECT_EQ(gateway.last(),
+            (ExchangeOrder{.epoch = 10, .advises = true, .pools = {{.name = "p"}}}));
+  EXPECT_EQ(gateway.refused(), 0);
+  EXPECT_FALSE(fleet.is_superseded());
 }
 
 TEST_F(RemoteFleetTest, ANewerAutoscalerIsTheEndOfThis) {

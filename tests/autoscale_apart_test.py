@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""An autoscaler that is a process of its own beside what an operator does meanwhile: another one that only advises, a file that has another pool
+or none, a reload amid replicas that run, signals. Replicas are processes with scripted answers.
+
+usage: autoscale_apart_test.py BINARY
+"""
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import gateway_fixture
+from autoscale_test import Scaled
+from gateway_fixture import Process, ask, chat, check_stream
+from ports import free_port
+
+
+class Apart(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def scaled(self, **more):
+        fleet = Scaled(self.folder, apart=True, **more)
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def beside(self, fleet, *flags, **changes):
+        """Another autoscaler of the same gateway, with a folder and a port of its own; and where it listens."""
+        port = free_port()
+        text = fleet.config.read_text().replace(str(fleet.state), str(fleet.folder / "other")).replace(str(fleet.scaler_port), str(port))
+        for key, value in changes.items():
+            text = text.replace("[pool.scale]", f'[pool.scale]\n{key} = "{value}"')
+        config = fleet.folder / "beside.toml"
+        config.write_text(text)
+        scaler = Process("autoscale", "--config", config, *flags)
+        self.addCleanup(lambda: scaler.process.poll() is None and scaler.end(signal.SIGTERM))
+        return scaler, port
+
+    def test_who_advises_takes_nothing_from_the_one_that_acts(self):
+        fleet = self.scaled(scale="min = 1\nhold_seconds = 3")
+        fleet.wait_for("ready")
+        for flags, changes in ((["--advise"], {}), ([], {"mode": "advise"})):
+            with self.subTest(flags):
+                adviser, port = self.beside(fleet, *flags, **changes)
+                # It hears what the other one hears.
+                fleet.wait(lambda: check_stream(fleet.port, 1, 20, 1) is None
+                           and json.loads(ask(port, "GET", "/v1/autoscaler")[1])["pools"][0]["terms"]["rate"] > 0)
+                rows = json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"]
+                self.assertEqual([row["state"] for row in rows], ["ready"])
+                self.assertIsNone(fleet.scaler.process.poll(), list(fleet.scaler.log)[-5:])
+                adviser.end(signal.SIGTERM)
+                self.assertEqual(adviser.process.returncode, 0, list(adviser.log)[-5:])
+                self.assertFalse([line for line in adviser.log if "is started" in line])
+        self.assertEqual(len(fleet.starts()), 1)
+
+    def test_what_one_that_advises_has_seen_reaches_the_one_that_acts(self):
+        """Exchanges by hand. A request that does not wait stands in one report: the adviser's must not be the only one."""
+        fleet = self.scaled(scale="hold_seconds = 1")
+        fleet.scaler.end(signal.SIGKILL)
+
+        def exchange(epoch, **more):
+            pool = {"pool": "box", "state": "cold", "retirement": 0}
+            status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange",
+                               {"epoch": epoch, "launched": [], "draining": [], "pools": [pool], **more})
+            self.assertEqual(status, 200, text)
+            return json.loads(text)["pools"][0]["report"]["held"]
+        newest = int(time.time() * 1000) + 1000
+        self.assertEqual(exchange(newest), 0)
+        status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1), **{"x-pelton-cold-start": "fail"})
+        self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "model_starting"), text)
+        away = {"pool": "box", "host": "127.0.0.1", "port": 4}
+        self.assertEqual(exchange(1, advises=True, launched=[away]), 1, "an older one, and it is answered")
+        self.assertEqual(json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"], [], "it orders nothing")
+        self.assertEqual([exchange(newest), exchange(newest)], [1, 0])
+
+
+if __name__ == "__main__":
+    gateway_fixture.BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
