@@ -109,9 +109,12 @@ std::string explained(const Json& pool) {
   }
   const Json* silent = pool.find("silent_gateways");
   if (silent != nullptr && silent->is_array()) {
+    const Json* troubles = pool.find("gateway_troubles");
     for (const Json& one : silent->as_array()) {
-      text += fmt::format("gateway {} does not answer: the last replica stays for it\n",
-                          one.is_string() ? one.as_string() : "");
+      const std::string url = one.is_string() ? one.as_string() : "";
+      const std::string why = troubles == nullptr ? "" : troubles->string(url).value_or("");
+      text += fmt::format("gateway {} does not report{}: the last replica stays for it\n", url,
+                          why.empty() ? "" : fmt::format(" ({})", why));
     }
   }
   const Json* outdated = pool.find("outdated");

@@ -105,9 +105,9 @@ bool ScalingExchange::handle(const net::HttpRequest& request,
   return true;
 }
 
-// Why it is no autoscaler's of this gateway; none: it is.
+// Why it is no autoscaler's of this gateway; none: it is, as far as it is left.
 std::optional<ScalingExchange::Refused> ScalingExchange::not_ours(
-    const launch::ExchangeOrder& order) const {
+    launch::ExchangeOrder& order) const {
   if (launch::OrderFence::is_ahead(order.epoch, clock_.unix_ms())) {
     return Refused{.code = kInvalid,
                    .message = fmt::format("epoch {} is more than a day ahead of this machine's "
@@ -115,8 +115,9 @@ std::optional<ScalingExchange::Refused> ScalingExchange::not_ours(
                                           order.epoch)};
   }
   const std::shared_ptr<const gateway::GatewayConfig> config = gateway_.in_force();
-  std::optional<launch::OrderFault> fault =
-      launch::check_order(order, last_.launched, order_rules(*config));
+  const launch::OrderRules rules = order_rules(*config);
+  launch::leave_out_foreign(order, rules);
+  std::optional<launch::OrderFault> fault = launch::check_order(order, last_.launched, rules);
   if (!fault) return std::nullopt;
   return Refused{.code = fault->code, .message = std::move(fault->message)};
 }

@@ -63,7 +63,7 @@ class ScalingExchange {
   net::HttpResponse exchange(const net::HttpRequest& request, std::string_view who);
   std::optional<Refused> obey(const net::HttpRequest& request, std::string_view who,
                               launch::ExchangeOrder& order);
-  std::optional<Refused> not_ours(const launch::ExchangeOrder& order) const;  // under mutex_
+  std::optional<Refused> not_ours(launch::ExchangeOrder& order) const;  // under mutex_
   launch::ExchangeReport report(const launch::ExchangeOrder& order);
   void note_wanted(bool advises, const std::string& pool,
                    autoscaler::GatewayReport& report);  // under mutex_

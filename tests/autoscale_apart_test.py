@@ -78,6 +78,25 @@ class Apart(unittest.TestCase):
         self.assertEqual(json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"], [], "it orders nothing")
         self.assertEqual([exchange(newest), exchange(newest)], [1, 0])
 
+    def test_a_pool_that_the_gateways_file_lacks_stops_no_other(self):
+        """The autoscaler's file has one more, with a replica that runs: the other pool is scaled from nothing all the same."""
+        fleet = self.scaled(scale="hold_seconds = 20")
+        fleet.scaler.end(signal.SIGTERM)
+        text = fleet.config.read_text()
+        pool = text[text.index("[[pool]]"):].replace('"box"', '"other"').replace('"pelton-box"', '"other"').replace("max = 1", "min = 1\nmax = 1")
+        config = fleet.folder / "more.toml"
+        config.write_text(text + pool)
+        fleet.scaler = Process("autoscale", "--config", config)
+        fleet.wait(lambda: fleet.log("replica other-0 is started"))
+        replica = fleet.state / "other.0.out"
+        fleet.wait(lambda: replica.exists() and "fleet on" in replica.read_text())
+        time.sleep(0.5)  # its address is in the orders now
+        check_stream(fleet.port, 1, 20, 1)
+        self.assertEqual(len(fleet.starts()), 2)
+        self.assertEqual(len(fleet.log("its file has no [pool.scale] of 'other'")), 1)
+        workers = json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"]
+        self.assertEqual([one["pool"] for one in workers], ["box"], "nothing is sent to the replicas of the other one")
+
 
 if __name__ == "__main__":
     gateway_fixture.BINARY = os.path.abspath(sys.argv[1])

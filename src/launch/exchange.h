@@ -50,7 +50,8 @@ Result<ExchangeOrder> parse_order_body(std::string_view body);
 struct ExchangeReport {
   struct Pool {
     std::string name;
-    std::optional<autoscaler::GatewayReport> report;  // none: the gateway does not scale it
+    // None: the gateway does not scale it, and has left its replicas out of the order.
+    std::optional<autoscaler::GatewayReport> report;
     std::vector<ScaledFleet::Worker> workers;
   };
   std::vector<Pool> pools;

@@ -70,7 +70,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   set_members(launched);
   stop_strangers(launched);
   bool is_moving = false;
-  const std::vector<std::string> silent = fleet_.silent_gateways();
+  const std::vector<ScaledFleet::SilentGateway> silent = fleet_.silent_gateways();
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;

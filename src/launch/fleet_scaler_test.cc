@@ -344,14 +344,14 @@ TEST_F(FleetScalerTest, ASilentGatewayIsNamedAndItsRequestsAreForgotten) {
   become_ready(0);
   EXPECT_EQ(scaler_->states()[0].decision.terms.held, 60);
   pass(11);
-  fleet_.silent = {"http://f:8091"};
+  fleet_.silent = {{.url = "http://f:8091", .why = "it answers 400: no"}};
   pass(200);
   const FleetScaler::PoolState state = scaler_->states()[0];
   EXPECT_EQ(state.decision.terms.held, 0);
   EXPECT_TRUE(state.decision.alarm);
   EXPECT_EQ(state.decision.desired, 1) << "it may send requests all the same";
   EXPECT_EQ(state.decision.reason, autoscaler::Reason::kSilentGateway);
-  EXPECT_EQ(state.silent_gateways, std::vector<std::string>{"http://f:8091"});
+  EXPECT_EQ(state.silent_gateways, fleet_.silent);
   EXPECT_EQ(fleet_.retirement, 0u);
 }
 

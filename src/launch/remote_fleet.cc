@@ -111,6 +111,7 @@ Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order)
                  {}};
   }
   TRY_ASSIGN(ExchangeReport report, parse_report_body(answer.body));
+  note_foreign(gateway, report);
   const int64_t now_ns = clock_.now_ns();
   // When something was heard counts by our clock, not by theirs.
   for (ExchangeReport::Pool& pool : report.pools) {
@@ -140,14 +141,30 @@ bool RemoteFleet::is_silent(const Gateway& gateway, int64_t now_ns) const {
   return now_ns - std::max(gateway.heard_ns, began_ns_) > kSilent_ns;
 }
 
-std::vector<std::string> RemoteFleet::silent_gateways() {
+std::vector<ScaledFleet::SilentGateway> RemoteFleet::silent_gateways() {
   const int64_t now_ns = clock_.now_ns();
   std::lock_guard lock(mutex_);
-  std::vector<std::string> urls;
+  std::vector<SilentGateway> silent;
   for (const std::unique_ptr<Gateway>& one : gateways_) {
-    if (is_silent(*one, now_ns)) urls.push_back(one->url);
+    if (is_silent(*one, now_ns)) silent.push_back({.url = one->url, .why = one->trouble});
   }
-  return urls;
+  return silent;
+}
+
+// Its file is another one than ours: read before or after it was changed.
+void RemoteFleet::note_foreign(Gateway& gateway, const ExchangeReport& report) {
+  std::string names;
+  for (const ExchangeReport::Pool& one : report.pools) {
+    if (!one.report) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", one.name);
+  }
+  if (names == gateway.foreign) return;
+  if (!names.empty()) {
+    log_.warning(
+        fmt::format("gateway {}: its file has no [pool.scale] of {}: it sends requests to none of "
+                    "their replicas",
+                    gateway.url, names));
+  }
+  gateway.foreign = names;
 }
 
 void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
@@ -158,6 +175,7 @@ void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
   } else {
     log_.warning(fmt::format("gateway {}: {}", gateway.url, trouble));
   }
+  std::lock_guard lock(mutex_);
   gateway.trouble = trouble;
 }
 

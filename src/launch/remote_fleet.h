@@ -47,7 +47,7 @@ class RemoteFleet final : public ScaledFleet {
   bool is_superseded() const { return superseded_; }
 
   std::vector<autoscaler::GatewayReport> reports(const std::string& pool) override;
-  std::vector<std::string> silent_gateways() override;
+  std::vector<SilentGateway> silent_gateways() override;
   std::vector<Worker> workers(const std::string& pool) override;
   void set_launched(const std::vector<Address>& addresses,
                     const std::vector<std::string>& unknown) override;
@@ -59,9 +59,10 @@ class RemoteFleet final : public ScaledFleet {
  private:
   struct Gateway {
     std::string url;
-    ExchangeReport report;   // the last; guarded by mutex_, as the next
+    ExchangeReport report;   // the last; guarded by mutex_, as the next two
     int64_t heard_ns = 0;    // 0: never
-    std::string trouble;     // its pusher's own, as the next
+    std::string trouble;     // written by its pusher alone
+    std::string foreign;     // pools that it does not scale; its pusher's own, as the next
     int64_t refused_ns = 0;  // since when it refuses us, whom it has never obeyed; 0: it does not
     std::thread pusher;
     std::thread listener;
@@ -73,6 +74,7 @@ class RemoteFleet final : public ScaledFleet {
   void add_key(net::HttpCall& call) const;
   Result<void> exchange(Gateway& gateway, const ExchangeOrder& order);
   void note(Gateway& gateway, const Result<void>& done);
+  void note_foreign(Gateway& gateway, const ExchangeReport& report);
   void note_refused(Gateway& gateway);
   bool is_silent(const Gateway& gateway, int64_t now_ns) const;
   ExchangeOrder::Pool* pool_of(const std::string& name);

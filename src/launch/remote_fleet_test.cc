@@ -50,6 +50,10 @@ class PlayedGateway {
     std::lock_guard lock(mutex_);
     return refused_;
   }
+  void refuse(std::string why) {
+    std::lock_guard lock(mutex_);
+    refusal_ = std::move(why);
+  }
   void obey_only(uint64_t epoch) {
     std::lock_guard lock(mutex_);
     epoch_ = epoch;
@@ -68,6 +72,11 @@ class PlayedGateway {
       ++refused_;
       return {.status = 409, .headers = {}, .body = "{}"};
     }
+    if (!refusal_.empty()) {
+      return {.status = 400,
+              .headers = {},
+              .body = fmt::format(R"({{"error":{{"message":"{}"}}}})", refusal_)};
+    }
     last_ = *order;
     ExchangeReport report;
     report.pools.push_back(
@@ -83,6 +92,7 @@ class PlayedGateway {
   int64_t count_ = 0;
   uint64_t epoch_ = 0;
   int refused_ = 0;
+  std::string refusal_;
   net::HttpServer server_;
 };
 
@@ -202,7 +212,24 @@ TEST_F(RemoteFleetTest, WhatASilentGatewaySawIsForgotten) {
   wait([&] { return !seen().empty() && seen()[0].is_silent; });
   EXPECT_EQ(seen()[0].open, 0);
   EXPECT_EQ(seen()[0].running, 1);
-  wait([&] { return fleet.silent_gateways() == std::vector{url}; });
+  wait([&] { return fleet.silent_gateways().size() == 1; });
+  EXPECT_EQ(fleet.silent_gateways()[0].url, url);
+}
+
+TEST_F(RemoteFleetTest, OfAGatewayThatRefusesItsWordsAreSaid) {
+  PlayedGateway gateway(log_);
+  gateway.refuse("no such place");
+  base::VirtualClock clock(1'000'000);
+  clock.advance_ns(1);
+  RemoteFleet fleet({.gateways = {gateway.url()}, .pools = {"p"}, .epoch = 10, .on_demand = [] {}},
+                    clock, log_);
+  clock.advance_ns(11'000'000'000);
+  const auto why = [&]() -> std::string {
+    const std::vector<ScaledFleet::SilentGateway> silent = fleet.silent_gateways();
+    return silent.empty() ? "" : silent[0].why;
+  };
+  wait([&] { return !why().empty(); });
+  EXPECT_EQ(why(), "it answers 400: no such place");
 }
 
 // A replica is ready by the word of a gateway that knows what it has.
