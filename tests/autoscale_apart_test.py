@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
 import gateway_fixture
-from autoscale_test import Scaled
+from autoscale_test import Scaled, alive
 from gateway_fixture import Process, ask, chat, check_stream
 from ports import free_port
 
@@ -77,6 +78,21 @@ class Apart(unittest.TestCase):
         self.assertEqual(exchange(1, advises=True, launched=[away]), 1, "an older one, and it is answered")
         self.assertEqual(json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"], [], "it orders nothing")
         self.assertEqual([exchange(newest), exchange(newest)], [1, 0])
+
+    def test_the_first_request_at_zero_waits_for_no_tick(self):
+        """A decision is due every two seconds. A request that is held is one by itself."""
+        fleet = self.scaled()
+        took = []
+        for cycle in range(2):
+            fleet.wait_for("cold")
+            fleet.wait(lambda before=cycle: sum(alive(pid) for pid in fleet.starts()) == 0 and len(fleet.starts()) == before)
+            asked = threading.Thread(target=check_stream, args=(fleet.port, cycle, 20, cycle))
+            begin = time.monotonic()
+            asked.start()
+            fleet.wait(lambda before=cycle: len(fleet.starts()) > before)
+            took.append(time.monotonic() - begin)
+            asked.join()
+        self.assertLess(min(took), 1, took)
 
     def test_a_pool_that_the_gateways_file_lacks_stops_no_other(self):
         """The autoscaler's file has one more, with a replica that runs: the other pool is scaled from nothing all the same."""

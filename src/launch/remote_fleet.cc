@@ -13,7 +13,8 @@ namespace pelton::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kPushAgain{200};
-constexpr std::chrono::milliseconds kPushFewest{10};  // between two, however much changes
+// Between two, however much changes and however many come that no replica takes.
+constexpr std::chrono::milliseconds kPushFewest{5};
 constexpr std::chrono::milliseconds kTryAgain{500};
 constexpr std::chrono::milliseconds kListenTime{500};
 constexpr std::chrono::seconds kAnswerTime{5};
@@ -71,17 +72,23 @@ ExchangeOrder RemoteFleet::order_to_send() const {
 
 void RemoteFleet::push(Gateway& gateway) {
   uint64_t sent = 0;
+  bool asked = false;  // there is demand, of which no report has been heard
   for (;;) {
     ExchangeOrder order;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, gateway.trouble.empty() ? kPushAgain : kTryAgain,
-                        [&] { return stopping_ || (version_ != sent && gateway.trouble.empty()); });
+      changed_.wait_for(lock, gateway.trouble.empty() ? kPushAgain : kTryAgain, [&] {
+        const bool is_due = version_ != sent || gateway.has_demand;
+        return stopping_ || (is_due && gateway.trouble.empty());
+      });
       if (stopping_) return;
       order = order_to_send();
       sent = version_;
+      asked = std::exchange(gateway.has_demand, false) || asked;
     }
-    note(gateway, exchange(gateway, order));
+    const Result<void> done = exchange(gateway, order);
+    note(gateway, done);
+    if (done.ok() && std::exchange(asked, false)) options_.on_demand();
     std::this_thread::sleep_for(kPushFewest);
   }
 }
@@ -179,7 +186,7 @@ void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
   gateway.trouble = trouble;
 }
 
-void RemoteFleet::listen(const Gateway& gateway) {
+void RemoteFleet::listen(Gateway& gateway) {
   int64_t count = 0;
   while (!is_stopping()) {
     const Result<int64_t> heard = [&]() -> Result<int64_t> {
@@ -200,12 +207,15 @@ void RemoteFleet::listen(const Gateway& gateway) {
       continue;
     }
     // Less: another start of that gateway.
-    if (*heard == count) {
-      std::this_thread::sleep_for(kPushFewest);  // however soon it answers
-      continue;
+    if (*heard != count) {
+      count = *heard;
+      {
+        std::lock_guard lock(mutex_);
+        gateway.has_demand = true;
+      }
+      changed_.notify_all();
     }
-    count = *heard;
-    options_.on_demand();
+    std::this_thread::sleep_for(kPushFewest);  // however soon it answers
   }
 }
 

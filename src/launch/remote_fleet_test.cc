@@ -42,9 +42,20 @@ class PlayedGateway {
     std::lock_guard lock(mutex_);
     worker_ = std::move(worker);
   }
-  void demand() {
+  // So many are held now, and that is an event.
+  void demand(int held) {
     std::lock_guard lock(mutex_);
     ++count_;
+    held_ = held;
+  }
+  // There is more of it whenever it is asked.
+  void demand_without_end() {
+    std::lock_guard lock(mutex_);
+    endless_ = true;
+  }
+  int exchanges() {
+    std::lock_guard lock(mutex_);
+    return exchanges_;
   }
   int refused() {
     std::lock_guard lock(mutex_);
@@ -63,6 +74,7 @@ class PlayedGateway {
   net::HttpResponse answer(const net::HttpRequest& request) {
     std::lock_guard lock(mutex_);
     if (request.path == "/v1/autoscaler/demand") {
+      if (endless_) ++count_;
       return {.status = 200, .headers = {}, .body = fmt::format("{{\"count\":{}}}", count_)};
     }
     const Result<ExchangeOrder> order = parse_order_body(request.body);
@@ -78,10 +90,13 @@ class PlayedGateway {
               .body = fmt::format(R"({{"error":{{"message":"{}"}}}})", refusal_)};
     }
     last_ = *order;
+    ++exchanges_;
     ExchangeReport report;
     report.pools.push_back(
         {.name = "p",
-         .report = autoscaler::GatewayReport{.gateway = url(), .incarnation = 1, .sequence = 5},
+         .report =
+             autoscaler::GatewayReport{
+                 .gateway = url(), .incarnation = 1, .sequence = 5, .held = held_},
          .workers = {worker_}});
     return {.status = 200, .headers = {}, .body = report_body(report)};
   }
@@ -90,6 +105,9 @@ class PlayedGateway {
   ExchangeOrder last_;  // guarded by mutex_, as all below
   ScaledFleet::Worker worker_{.host = "h", .port = 7, .is_silent = true};
   int64_t count_ = 0;
+  int held_ = 0;
+  bool endless_ = false;
+  int exchanges_ = 0;
   uint64_t epoch_ = 0;
   int refused_ = 0;
   std::string refusal_;
@@ -174,12 +192,38 @@ TEST_F(RemoteFleetTest, SeveralGatewaysSeeOneFleet) {
   EXPECT_EQ(fleet_->reports("p").size(), 2u);
 }
 
-TEST_F(RemoteFleetTest, DemandIsAnEvent) {
+// Whoever decides at it decides on a report that has it: the last one may be 200 ms old.
+TEST_F(RemoteFleetTest, DemandIsAnEventThatComesBehindItsReport) {
   PlayedGateway gateway(log_);
+  std::atomic<RemoteFleet*> hears = nullptr;
+  std::atomic<int> held = -1;
+  RemoteFleet fleet({.gateways = {gateway.url()},
+                     .pools = {"p"},
+                     .epoch = 10,
+                     .on_demand = [&] { held = hears.load()->reports("p")[0].held; }},
+                    clock_, log_);
+  hears = &fleet;
+  wait([&] { return gateway.exchanges() > 0; });
+  int last = held;
+  for (int count = 1; count <= 5; ++count) {
+    gateway.demand(count);
+    wait([&] { return held != last; });
+    EXPECT_EQ(held, count);
+    last = held;
+  }
+}
+
+TEST_F(RemoteFleetTest, DemandWithoutEndIsNoBusyLoop) {
+  PlayedGateway gateway(log_);
+  gateway.demand_without_end();
   connect({gateway.url()});
-  const int before = asked_;
-  gateway.demand();
-  wait([&] { return asked_ > before; });
+  wait([&] { return gateway.exchanges() > 0; });
+  const auto begin = std::chrono::steady_clock::now();
+  const int before = gateway.exchanges();
+  wait([&] { return gateway.exchanges() >= before + 20 && asked_ > 10; });
+  // A pause of 5 ms behind each one.
+  const auto fewest = std::chrono::milliseconds((gateway.exchanges() - before - 1) * 5);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, fewest);
 }
 
 // It may send requests to a replica, so nothing goes to nothing while it is not heard.
