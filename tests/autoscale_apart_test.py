@@ -25,8 +25,8 @@ class Apart(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = scratch.name
 
-    def scaled(self, **more):
-        fleet = Scaled(self.folder, apart=True, **more)
+    def scaled(self, apart=True, **more):
+        fleet = Scaled(self.folder, apart=apart, **more)
         self.addCleanup(fleet.close)
         return fleet
 
@@ -112,6 +112,39 @@ class Apart(unittest.TestCase):
         self.assertEqual(len(fleet.log("its file has no [pool.scale] of 'other'")), 1)
         workers = json.loads(ask(fleet.admin, "GET", "/v1/workers")[1])["workers"]
         self.assertEqual([one["pool"] for one in workers], ["box"], "nothing is sent to the replicas of the other one")
+
+    def test_a_reload_that_names_other_scaled_pools_is_refused_and_its_replicas_serve(self):
+        fleet = self.scaled(apart=False, scale="min = 1\nhold_seconds = 5")
+        fleet.wait_for("ready")
+        right = fleet.config.read_text()
+        pool = right[right.index("[[pool]]"):]
+        added = right + pool.replace('"box"', '"second"').replace('"pelton-box"', '"second"')
+        for text, words in ((right.replace('name = "box"', 'name = "bix"'), "pool 'box' is scaled, and the file has none of this name any more"),
+                            (right.replace('"pelton-box"', '"other"'), "are called 'pelton-box', and its 'model' is 'other' now"),
+                            (added, "pool 'second' is new, and has [pool.scale]")):
+            with self.subTest(words):
+                fleet.config.write_text(text)
+                fleet.gateway.process.send_signal(signal.SIGHUP)
+                fleet.wait(lambda said=words: fleet.log(said))
+                self.assertIn(words, json.loads(ask(fleet.admin, "GET", "/v1/config/state")[1])["error"])
+                check_stream(fleet.port, 1, 20, 1)
+                self.assertEqual(fleet.card()["state"], "ready")
+        self.assertFalse(fleet.log("is read anew"))
+        # What it holds of such a pool it may change, for the next start.
+        fleet.config.write_text(right.replace("max = 1", "max = 2"))
+        fleet.gateway.process.send_signal(signal.SIGHUP)
+        fleet.wait(lambda: fleet.log("[pool.scale]: changed in the file, which takes a new start"))
+        check_stream(fleet.port, 2, 20, 2)
+        self.assertEqual(len(fleet.starts()), 1)
+        # Of another pool it begins with the next start.
+        before = len(fleet.log("[pool.scale]: changed in the file"))
+        fleet.config.write_text(right + '[[pool]]\nname = "plain"\nmodel = "plain"\n')
+        fleet.gateway.process.send_signal(signal.SIGHUP)
+        fleet.wait(lambda: "plain" in ask(fleet.admin, "GET", "/v1/config?form=effective")[1])
+        fleet.config.write_text(right + '[[pool]]\nname = "plain"\nmodel = "plain"\n[pool.scale]\nmax = 3\n')
+        fleet.gateway.process.send_signal(signal.SIGHUP)
+        fleet.wait(lambda: len(fleet.log("[pool.scale]: changed in the file")) > before)
+        self.assertEqual(ask(fleet.admin, "GET", "/v1/config?form=effective")[1].count("[pool.scale]"), 1)
 
 
 if __name__ == "__main__":
