@@ -24,6 +24,7 @@
 #include "autoscaler/facts_log.h"
 #include "base/json.h"
 #include "cli/exit_code.h"
+#include "cli/hang_up.h"
 #include "cli/interrupt.h"
 #include "gateway/config.h"
 #include "launch/etcd_lead_store.h"
@@ -247,6 +248,14 @@ std::unique_ptr<net::HttpServer> listen_on_standby(const gateway::GatewayConfig&
   return nullptr;
 }
 
+// Gateways and servers read their files anew at it, and a terminal that is closed sends it: whoever
+// scales them goes on as it was.
+void note_hang_up(base::Log& log) {
+  if (!cli::take_hang_up()) return;
+  log.warning(
+      "SIGHUP is ignored: what has changed in the file takes a new start of the autoscaler");
+}
+
 // An autoscaler at work: where it decides, and for how long.
 class Deciding {
  public:
@@ -392,6 +401,7 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
   std::chrono::milliseconds next = scaler_->turn(false);
   TRY(listen());
   while (!interrupt.pending() && !fleet_->is_superseded() && leads()) {
+    note_hang_up(log_);
     hand_over();
     const bool asked = demand_.wait(next) == DemandSignal::Woken::kByDemand;
     if (leads()) next = scaler_->turn(asked);
@@ -435,7 +445,7 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   warn_of_root(log);
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
   if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone ||
       only_advises(config, arguments)) {
     Deciding deciding(config, arguments, clock, log);
@@ -453,6 +463,7 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
     const auto until = std::chrono::steady_clock::now() + lead.look_again();
     constexpr std::chrono::milliseconds kSlice{100};
     while (std::chrono::steady_clock::now() < until && !interrupt.pending()) {
+      note_hang_up(log);
       std::this_thread::sleep_for(kSlice);
     }
     if (interrupt.pending()) return {};

@@ -94,6 +94,15 @@ class Apart(unittest.TestCase):
             asked.join()
         self.assertLess(min(took), 1, took)
 
+    def test_a_hang_up_ends_no_autoscaler(self):
+        fleet = self.scaled()
+        for _ in range(2):
+            before = len(fleet.log("SIGHUP is ignored: what has changed in the file takes a new start"))
+            fleet.scaler.process.send_signal(signal.SIGHUP)
+            fleet.wait(lambda count=before: fleet.scaler.process.poll() is not None or len(fleet.log("SIGHUP is ignored")) > count)
+            self.assertIsNone(fleet.scaler.process.poll(), list(fleet.scaler.log)[-5:])
+        check_stream(fleet.port, 1, 20, 1)
+
     def test_a_pool_that_the_gateways_file_lacks_stops_no_other(self):
         """The autoscaler's file has one more, with a replica that runs: the other pool is scaled from nothing all the same."""
         fleet = self.scaled(scale="hold_seconds = 20")
