@@ -13,6 +13,7 @@ import threading
 import time
 import unittest
 
+import autoscale_test
 import gateway_fixture
 from autoscale_test import Scaled, alive
 from gateway_fixture import Process, ask, chat, check_stream
@@ -93,6 +94,27 @@ class Apart(unittest.TestCase):
             took.append(time.monotonic() - begin)
             asked.join()
         self.assertLess(min(took), 1, took)
+
+    def test_a_standby_gateway_that_is_killed_amid_a_start_costs_no_answer(self):
+        """Two gateways of one autoscaler; nobody asks the second one, which is gone when the first one's replica comes."""
+        fleet = self.scaled()
+        fleet.scaler.end(signal.SIGTERM)
+        text, admin = fleet.config.read_text(), free_port()
+        config = fleet.folder / "standby.toml"
+        config.write_text(text.replace(f'admin = "127.0.0.1:{fleet.admin}"', f'admin = "127.0.0.1:{admin}"'))
+        standby = Process("gateway", "--config", config)
+        self.addCleanup(lambda: standby.process.poll() is None and standby.end())
+        both = fleet.folder / "both.toml"
+        both.write_text(text.replace("gateways = [", f'gateways = ["http://127.0.0.1:{admin}", '))
+        fleet.scaler = Process("autoscale", "--config", both)
+        fleet.wait(lambda: json.loads(ask(fleet.scaler_port, "GET", "/v1/autoscaler")[1])["pools"][0]["reason"] == "demand")
+        threads, faults = autoscale_test.Autoscale.at_once(self, fleet, range(1, 21))
+        fleet.wait(lambda: len(fleet.starts()) == 1)
+        standby.end(signal.SIGKILL)
+        for one in threads:
+            one.join()
+        self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
+        self.assertEqual(len(fleet.starts()), 1)
 
     def test_a_hang_up_ends_no_autoscaler(self):
         fleet = self.scaled()
