@@ -24,6 +24,7 @@
 #include "autoscaler/facts_log.h"
 #include "base/json.h"
 #include "cli/exit_code.h"
+#include "cli/hang_up.h"
 #include "cli/interrupt.h"
 #include "gateway/config.h"
 #include "launch/etcd_lead_store.h"
@@ -109,9 +110,12 @@ std::string explained(const Json& pool) {
   }
   const Json* silent = pool.find("silent_gateways");
   if (silent != nullptr && silent->is_array()) {
+    const Json* troubles = pool.find("gateway_troubles");
     for (const Json& one : silent->as_array()) {
-      text += fmt::format("gateway {} does not answer: the last replica stays for it\n",
-                          one.is_string() ? one.as_string() : "");
+      const std::string url = one.is_string() ? one.as_string() : "";
+      const std::string why = troubles == nullptr ? "" : troubles->string(url).value_or("");
+      text += fmt::format("gateway {} does not report{}: the last replica stays for it\n", url,
+                          why.empty() ? "" : fmt::format(" ({})", why));
     }
   }
   const Json* outdated = pool.find("outdated");
@@ -157,6 +161,14 @@ std::string explained_url(const cli::Arguments& arguments, const gateway::Gatewa
     return "http://" + net::format_host_port(config->autoscaler.host, config->autoscaler.port);
   }
   return "http://" + net::format_host_port(config->admin_host, config->admin_port);
+}
+
+// No gateway obeys it: it needs no lead, and stands in the way of nobody who acts.
+bool only_advises(const gateway::GatewayConfig& config, const cli::Arguments& arguments) {
+  return arguments.has("--advise") ||
+         std::ranges::none_of(config.pools, [](const gateway::PoolConfig& pool) {
+           return pool.scaling && pool.scaling->launch && !pool.scaling->is_advised_only;
+         });
 }
 
 // Whoever reaches it learns what runs and, of KEDA's, decides how much: no key is asked for.
@@ -236,6 +248,14 @@ std::unique_ptr<net::HttpServer> listen_on_standby(const gateway::GatewayConfig&
   return nullptr;
 }
 
+// Gateways and servers read their files anew at it, and a terminal that is closed sends it: whoever
+// scales them goes on as it was.
+void note_hang_up(base::Log& log) {
+  if (!cli::take_hang_up()) return;
+  log.warning(
+      "SIGHUP is ignored: what has changed in the file takes a new start of the autoscaler");
+}
+
 // An autoscaler at work: where it decides, and for how long.
 class Deciding {
  public:
@@ -287,7 +307,8 @@ Result<void> Deciding::begin(launch::Lead* lead) {
   }
   std::vector<launch::ScaledPool> pools = scaled_pools(config);
   launch::RemoteFleet::Options options{.gateways = config_.autoscaler.gateways,
-                                       .epoch = exchange_epoch(lead, clock_)};
+                                       .epoch = exchange_epoch(lead, clock_),
+                                       .advises = only_advises(config, arguments_)};
   TRY_ASSIGN(options.key, admin_key(arguments_));
   for (const launch::ScaledPool& pool : pools) {
     if (pool.computes_for.empty()) options.pools.push_back(pool.name);
@@ -380,6 +401,7 @@ Result<void> Deciding::go_on(const cli::Interrupt& interrupt) {
   std::chrono::milliseconds next = scaler_->turn(false);
   TRY(listen());
   while (!interrupt.pending() && !fleet_->is_superseded() && leads()) {
+    note_hang_up(log_);
     hand_over();
     const bool asked = demand_.wait(next) == DemandSignal::Woken::kByDemand;
     if (leads()) next = scaler_->turn(asked);
@@ -423,8 +445,9 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   warn_of_root(log);
-  const cli::Interrupt interrupt;
-  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone) {
+  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kReported);
+  if (config.autoscaler.lead == gateway::AutoscalerConfig::Lead::kNone ||
+      only_advises(config, arguments)) {
     Deciding deciding(config, arguments, clock, log);
     TRY(deciding.begin(nullptr));
     return deciding.go_on(interrupt);
@@ -440,6 +463,7 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
     const auto until = std::chrono::steady_clock::now() + lead.look_again();
     constexpr std::chrono::milliseconds kSlice{100};
     while (std::chrono::steady_clock::now() < until && !interrupt.pending()) {
+      note_hang_up(log);
       std::this_thread::sleep_for(kSlice);
     }
     if (interrupt.pending()) return {};
@@ -511,7 +535,9 @@ cli::Verb autoscale_verb() {
                  .only_with = {{"--config"}},
                  .not_with = {{"--explain"}}},
                 {.name = "--advise",
-                 .help = "decide and say so in the log and metrics, and do nothing",
+                 .help =
+                     "decide and say so in the log and metrics, and do nothing: beside one that "
+                     "acts, too, with a state_dir and listeners of its own",
                  .kind = Flag::Kind::kSwitch,
                  .only_with = {{"--config"}},
                  .not_with = {{"--explain"}, {"--check"}}},

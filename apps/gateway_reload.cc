@@ -30,6 +30,7 @@
 #include "gateway/config_json.h"
 #include "gateway/config_patch.h"
 #include "gateway/config_text.h"
+#include "gateway/fixed_pools.h"
 #include "net/json_response.h"
 #include "net/query_check.h"
 #include "net/url.h"
@@ -725,6 +726,7 @@ Result<GatewayReload::Read> GatewayReload::read_whole(const std::string& text) {
     TRY_ASSIGN(config, gateway::complete_gateway_config(text, file_, rules_));
   }
   if (!keys_file_.empty() && config.keys_file.empty()) return keys_gone();
+  TRY(gateway::check_fixed_pools(*gateway_.in_force(), config));
   TRY_ASSIGN(read.options, gateway_options(config, texts_));
   TRY(check_(config, read.options.operators));
   return read;

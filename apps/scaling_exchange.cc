@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kWaitingMax = 64;
 constexpr int64_t kWaitMax_ms = 60'000;
+constexpr int64_t kWanted_ns = 1'000'000'000;  // whoever acts asks five times in it
 constexpr std::string_view kInvalid = "invalid_exchange";
 
 net::HttpResponse refusal(int status, std::string code, std::string message) {
@@ -104,9 +105,9 @@ bool ScalingExchange::handle(const net::HttpRequest& request,
   return true;
 }
 
-// Why it is no autoscaler's of this gateway; none: it is.
+// Why it is no autoscaler's of this gateway; none: it is, as far as it is left.
 std::optional<ScalingExchange::Refused> ScalingExchange::not_ours(
-    const launch::ExchangeOrder& order) const {
+    launch::ExchangeOrder& order) const {
   if (launch::OrderFence::is_ahead(order.epoch, clock_.unix_ms())) {
     return Refused{.code = kInvalid,
                    .message = fmt::format("epoch {} is more than a day ahead of this machine's "
@@ -114,8 +115,9 @@ std::optional<ScalingExchange::Refused> ScalingExchange::not_ours(
                                           order.epoch)};
   }
   const std::shared_ptr<const gateway::GatewayConfig> config = gateway_.in_force();
-  std::optional<launch::OrderFault> fault =
-      launch::check_order(order, last_.launched, order_rules(*config));
+  const launch::OrderRules rules = order_rules(*config);
+  launch::leave_out_foreign(order, rules);
+  std::optional<launch::OrderFault> fault = launch::check_order(order, last_.launched, rules);
   if (!fault) return std::nullopt;
   return Refused{.code = fault->code, .message = std::move(fault->message)};
 }
@@ -165,18 +167,41 @@ net::HttpResponse ScalingExchange::exchange(const net::HttpRequest& request, std
   if (!order.ok()) {
     return refuse(request, who, {.code = kInvalid, .message = order.error().message});
   }
+  if (order->advises) return net::json_response(launch::report_body(report(*order)));
   if (std::optional<Refused> refused = obey(request, who, *order)) {
     refused->epoch = order->epoch;
     return refuse(request, who, *refused);
   }
-  launch::ExchangeReport report;
-  for (const launch::ExchangeOrder::Pool& pool : order->pools) {
-    std::vector<autoscaler::GatewayReport> reports = gateway_.demand(pool.name);
-    report.pools.push_back({.name = pool.name,
-                            .report = reports.empty() ? std::nullopt : std::optional(reports[0]),
-                            .workers = scaled_workers(gateway_, pool.name)});
+  return net::json_response(launch::report_body(report(*order)));
+}
+
+void ScalingExchange::note_wanted(bool advises, const std::string& pool,
+                                  autoscaler::GatewayReport& report) {
+  const int64_t now_ns = clock_.now_ns();
+  if (advises) {
+    if (report.held > 0) wanted_ns_[pool] = now_ns;
+    return;
   }
-  return net::json_response(launch::report_body(report));
+  const auto wanted = wanted_ns_.find(pool);
+  if (wanted == wanted_ns_.end()) return;
+  if (now_ns - wanted->second < kWanted_ns) report.held = std::max(report.held, 1);
+  wanted_ns_.erase(wanted);
+}
+
+launch::ExchangeReport ScalingExchange::report(const launch::ExchangeOrder& order) {
+  launch::ExchangeReport report;
+  std::lock_guard lock(mutex_);
+  for (const launch::ExchangeOrder::Pool& pool : order.pools) {
+    launch::ExchangeReport::Pool said{
+        .name = pool.name, .report = std::nullopt, .workers = scaled_workers(gateway_, pool.name)};
+    const std::vector<autoscaler::GatewayReport> reports = gateway_.demand(pool.name);
+    if (!reports.empty()) {
+      said.report = reports[0];
+      note_wanted(order.advises, pool.name, *said.report);
+    }
+    report.pools.push_back(std::move(said));
+  }
+  return report;
 }
 
 // Of pools that this autoscaler has not seen yet whoever served for the last one goes on.

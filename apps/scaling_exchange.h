@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,7 +63,10 @@ class ScalingExchange {
   net::HttpResponse exchange(const net::HttpRequest& request, std::string_view who);
   std::optional<Refused> obey(const net::HttpRequest& request, std::string_view who,
                               launch::ExchangeOrder& order);
-  std::optional<Refused> not_ours(const launch::ExchangeOrder& order) const;  // under mutex_
+  std::optional<Refused> not_ours(launch::ExchangeOrder& order) const;  // under mutex_
+  launch::ExchangeReport report(const launch::ExchangeOrder& order);
+  void note_wanted(bool advises, const std::string& pool,
+                   autoscaler::GatewayReport& report);  // under mutex_
   net::HttpResponse refuse(const net::HttpRequest& request, std::string_view who,
                            const Refused& refused) const;
   void keep_unknown(launch::ExchangeOrder& order) const;  // under mutex_, as the next
@@ -74,8 +78,11 @@ class ScalingExchange {
   DemandCount& demand_;
   const base::Clock& clock_;
   std::mutex mutex_;
-  launch::OrderFence fence_;  // guarded by mutex_, as the next
+  launch::OrderFence fence_;  // guarded by mutex_, as the next two
   launch::ExchangeOrder last_;
+  // When one that advises has last seen, of these pools, a request that waits, or would not: a
+  // report says the latter once, and whoever acts is to hear it too.
+  std::map<std::string, int64_t> wanted_ns_;
 };
 
 }  // namespace pelton::apps

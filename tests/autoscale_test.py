@@ -522,12 +522,10 @@ class Autoscale(unittest.TestCase):
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, "epoch": 5})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (409, "superseded"), text)
         ahead = int(time.time() * 1000) + 90_000_000
-        address = {"host": "127.0.0.1", "port": 4}
-        for wrong, why in (({"epoch": ahead}, "ahead of"), ({"epoch": (1 << 52) + ahead}, "ahead of"), ({"launched": [{"pool": "elsewhere", **address}]}, "'elsewhere'"),
-                           ({"draining": [{"pool": "elsewhere", **address}]}, "'elsewhere'")):
-            status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, **wrong})
+        for epoch in (ahead, (1 << 52) + ahead):
+            status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {**newer, "epoch": epoch})
             self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_exchange"), text)
-            self.assertIn(why, text)
+            self.assertIn("ahead of", text)
         status, text = ask(fleet.admin, "POST", "/v1/autoscaler/exchange", {"epoch": "now"})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_exchange"), text)
 

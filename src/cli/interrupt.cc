@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "cli/exit_code.h"
+#include "cli/hang_up.h"
 
 namespace pelton::cli {
 namespace {
@@ -91,10 +92,14 @@ void Interrupt::wait() const {
 Interrupt::Event Interrupt::next() const {
   for (;;) {
     if (pending()) return Event::kStop;
-    if (hang_up_seen.exchange(false)) return Event::kHangUp;
+    if (take_hang_up()) return Event::kHangUp;
     sleep_until_woken();
     take_wakes();
   }
+}
+
+bool take_hang_up() {
+  return hang_up_seen.exchange(false);
 }
 
 void Interrupt::ignore_further() {

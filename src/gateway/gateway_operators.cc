@@ -198,7 +198,11 @@ std::vector<std::string_view> Gateway::keep_what_is_fixed(const GatewayConfig& o
                                                                scaling_text(gate->config());
     if (is_same) continue;
     kept.emplace_back("[pool.scale]");
-    if (gate != nullptr) pool.scaling = gate->config();
+    if (gate == nullptr) {
+      pool.scaling.reset();
+    } else {
+      pool.scaling = gate->config();
+    }
   }
   return kept;
 }

@@ -107,9 +107,10 @@ std::optional<int64_t> PoolGate::enter(Held held, Refusal& refusal) {
     queue_.add(waiting.held.tenant, waiting.item);
     waiting_.emplace(*number, std::move(waiting));
   }
-  is_wanted_ = is_wanted_ || !number;
+  // Also one that is refused says that the model is wanted; and the first one that is held before
+  // move() has counted it, as the next report may be asked for at once.
+  is_wanted_ = is_wanted_ || !number || is_first;
   lock.unlock();
-  // Also one that is refused says that the model is wanted.
   if (is_first) on_demand_();
   return number;
 }

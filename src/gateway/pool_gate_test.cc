@@ -168,6 +168,16 @@ TEST_F(PoolGateTest, WhoWouldNotWaitIsSeenOnce) {
   EXPECT_EQ(gate_->report("g").held, 0);
 }
 
+// Whoever hears of it asks for a report at once, which may come before the request is counted.
+TEST_F(PoolGateTest, TheFirstThatIsHeldIsInTheReportThatItCausesToBeAskedFor) {
+  int held = 0;
+  gate_ =
+      std::make_unique<PoolGate>(ScalingConfig{}, clock_, [&] { held = gate_->report("g").held; });
+  hold("a");
+  EXPECT_EQ(held, 1);
+  EXPECT_EQ(gate_->report("g").held, 0) << "from then on it is counted";
+}
+
 TEST_F(PoolGateTest, WhatWasNeverServedIsNoFinishedAnswer) {
   gate_->move(Place::kNone, Place::kHeld);
   gate_->move(Place::kHeld, Place::kOver);

@@ -143,7 +143,8 @@ void write_worker(base::JsonWriter& w, const ScaledFleet::Worker& one) {
 std::string order_body(const ExchangeOrder& order) {
   std::string body;
   base::JsonWriter w(body);
-  w.begin_object().key("epoch").integer(static_cast<int64_t>(order.epoch)).key("launched");
+  w.begin_object().key("epoch").integer(static_cast<int64_t>(order.epoch));
+  w.key("advises").boolean(order.advises).key("launched");
   write_addresses(w, order.launched);
   w.key("draining");
   write_addresses(w, order.draining);
@@ -168,7 +169,8 @@ Result<ExchangeOrder> parse_order_body(std::string_view body) {
   TRY_ASSIGN(const Json json, Json::parse(body));
   const std::optional<int64_t> epoch = json.integer("epoch");
   if (!epoch || *epoch < 0) return not_ours("the exchange has no epoch");
-  ExchangeOrder order{.epoch = static_cast<uint64_t>(*epoch)};
+  ExchangeOrder order{.epoch = static_cast<uint64_t>(*epoch),
+                      .advises = json.boolean("advises").value_or(false)};
   TRY_ASSIGN(order.launched, read_addresses(json, "launched"));
   TRY_ASSIGN(order.draining, read_addresses(json, "draining"));
   // An autoscaler of an earlier version does not say it.

@@ -7,8 +7,9 @@
 //   that
 //                                           no replica takes, or after M ms: {"count": 17}
 //
-// `epoch` fences: a gateway that has heard a newer autoscaler refuses the older one (409). Text in,
-// values out, and the reverse; pure functions.
+// `epoch` fences: a gateway that has heard a newer autoscaler refuses the older one (409). An order
+// of whoever only advises is none: it is answered, whoever else is obeyed. Text in, values out, and
+// the reverse; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct ExchangeOrder {
     bool operator==(const Pool&) const = default;
   };
   uint64_t epoch = 0;
+  bool advises = false;  // only: the report is asked for, and nothing is ordered
   std::vector<ScaledFleet::Address> launched;
   std::vector<ScaledFleet::Address> draining;  // of those
   std::vector<ScaledFleet::Address> released;  // of those: they stand by, without a KV cache
@@ -48,7 +50,8 @@ Result<ExchangeOrder> parse_order_body(std::string_view body);
 struct ExchangeReport {
   struct Pool {
     std::string name;
-    std::optional<autoscaler::GatewayReport> report;  // none: the gateway does not scale it
+    // None: the gateway does not scale it, and has left its replicas out of the order.
+    std::optional<autoscaler::GatewayReport> report;
     std::vector<ScaledFleet::Worker> workers;
   };
   std::vector<Pool> pools;

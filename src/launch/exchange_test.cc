@@ -26,6 +26,10 @@ TEST(ExchangeTest, AnOrderAndAReportAreReadAsTheyWereWritten) {
       parse_order_body(R"({"epoch":1,"launched":[],"draining":[],"pools":[]})");
   ASSERT_TRUE(older.ok());
   EXPECT_TRUE(older->released.empty());
+  EXPECT_FALSE(older->advises) << "it orders";
+  const Result<ExchangeOrder> advice = parse_order_body(order_body({.epoch = 3, .advises = true}));
+  ASSERT_TRUE(advice.ok());
+  EXPECT_TRUE(advice->advises);
 
   const ExchangeReport report{
       .pools = {{.name = "box",

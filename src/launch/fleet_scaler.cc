@@ -70,7 +70,7 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
   set_members(launched);
   stop_strangers(launched);
   bool is_moving = false;
-  const std::vector<std::string> silent = fleet_.silent_gateways();
+  const std::vector<ScaledFleet::SilentGateway> silent = fleet_.silent_gateways();
   std::vector<PoolState> states;
   for (Pool& pool : pools_) {
     pool.state.pool = pool.asked.name;
@@ -86,15 +86,17 @@ std::chrono::milliseconds FleetScaler::turn(bool asked) {
       continue;
     }
     const bool changed = follow(pool, launched, now_ns);
-    end_overdue(pool, now_ns);
+    if (pool.state.acts) end_overdue(pool, now_ns);
     if (is_led(pool) && (asked || changed || now_ns >= pool.decide_ns)) decide(pool, now_ns);
-    if (pool.asked.rolls && !pool.asked.is_advised_only) roll(pool, now_ns);
+    if (pool.asked.rolls && pool.state.acts) roll(pool, now_ns);
     // Also where nothing was decided: gateways let go of what is not said again.
-    if (pool.asked.computes_for.empty() && !pool.asked.is_advised_only) {
+    if (pool.asked.computes_for.empty() && pool.state.acts) {
       fleet_.retire(pool.asked.name, pool.state.decision.retirement);
     }
-    finish_drains(pool, now_ns);
-    release_standby(pool);
+    if (pool.state.acts) {
+      finish_drains(pool, now_ns);
+      release_standby(pool);
+    }
     announce(pool, now_ns);
     is_moving = is_moving || std::ranges::any_of(pool.replicas, [](const auto& one) {
                   return one.second.phase != Phase::kReady && one.second.phase != Phase::kStandby;
@@ -130,8 +132,10 @@ const std::string& FleetScaler::served_name(const std::string& pool) const {
   return pool;
 }
 
-// Replicas of pools that nobody scales any more.
+// Replicas of pools that nobody scales any more; whoever only advises leaves them to others.
 void FleetScaler::stop_strangers(const std::vector<LaunchedReplica>& launched) {
+  if (std::ranges::all_of(pools_, [](const Pool& one) { return one.asked.is_advised_only; }))
+    return;
   std::set<ReplicaOrder> strangers;
   for (const LaunchedReplica& one : launched) {
     const bool is_ours = std::ranges::any_of(

@@ -63,8 +63,14 @@ class ScaledFleet {
   };
 
   virtual std::vector<autoscaler::GatewayReport> reports(const std::string& pool) = 0;
-  // Gateways, by their URLs, of which nothing has been heard for ten seconds.
-  virtual std::vector<std::string> silent_gateways() { return {}; }
+  // Gateways that have not reported for ten seconds.
+  struct SilentGateway {
+    std::string url;
+    std::string why;  // "it answers 400: ..."; empty: nothing is known
+
+    bool operator==(const SilentGateway&) const = default;
+  };
+  virtual std::vector<SilentGateway> silent_gateways() { return {}; }
   virtual std::vector<Worker> workers(const std::string& pool) = 0;
   // These and no others of those that were launched; but for `unknown` pools, of which it is not
   // known yet: whoever serves there goes on.
@@ -140,7 +146,7 @@ class FleetScaler {
     int64_t lost = 0;  // replicas that ended by themselves after they were ready
     // How the last start that failed did, with what the replica said of it: its operators' alone.
     std::string last_failure;
-    std::vector<std::string> silent_gateways;
+    std::vector<ScaledFleet::SilentGateway> silent_gateways;
     std::optional<int> gpus_most;  // replicas that the GPUs of all pools leave to it
     bool acts = true;              // false: it is advised only
     // Replicas that were started with other arguments than one started now: name, what differs.

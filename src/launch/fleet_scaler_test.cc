@@ -344,14 +344,14 @@ TEST_F(FleetScalerTest, ASilentGatewayIsNamedAndItsRequestsAreForgotten) {
   become_ready(0);
   EXPECT_EQ(scaler_->states()[0].decision.terms.held, 60);
   pass(11);
-  fleet_.silent = {"http://f:8091"};
+  fleet_.silent = {{.url = "http://f:8091", .why = "it answers 400: no"}};
   pass(200);
   const FleetScaler::PoolState state = scaler_->states()[0];
   EXPECT_EQ(state.decision.terms.held, 0);
   EXPECT_TRUE(state.decision.alarm);
   EXPECT_EQ(state.decision.desired, 1) << "it may send requests all the same";
   EXPECT_EQ(state.decision.reason, autoscaler::Reason::kSilentGateway);
-  EXPECT_EQ(state.silent_gateways, std::vector<std::string>{"http://f:8091"});
+  EXPECT_EQ(state.silent_gateways, fleet_.silent);
   EXPECT_EQ(fleet_.retirement, 0u);
 }
 
@@ -513,6 +513,27 @@ TEST_F(FleetScalerTest, WhoTakesOverDecidesAlike) {
   other.turn(true);
   ASSERT_GT(launcher_.orders.size(), before);
   EXPECT_EQ(epoch_of(launcher_.orders.back().token), 7u);
+}
+
+// What it finds is somebody else's: what does not advance as it sees it, and what has no pool here.
+TEST_F(FleetScalerTest, WhoOnlyAdvisesStopsNothing) {
+  ASSERT_TRUE(launcher_.start({.pool = "p", .ordinal = 0, .token = 41}).ok());
+  ASSERT_TRUE(launcher_.start({.pool = "q", .ordinal = 0, .token = 42}).ok());
+  ScaledPool pool{.name = "p"};
+  pool.policy.replicas_max = 4;
+  pool.progress_s = 20;
+  pool.is_advised_only = true;
+  scaler_ = std::make_unique<FleetScaler>(std::vector{pool}, launcher_, fleet_, clock_, log_);
+  pass(30);
+  hold(1);
+  scaler_->turn(true);
+  EXPECT_EQ(scaler_->states()[0].decision.desired, 1);
+  EXPECT_TRUE(launcher_.stopped.empty());
+  EXPECT_EQ(launcher_.orders.size(), 2u) << "nor is one started";
+  pool.is_advised_only = false;
+  FleetScaler acting({pool}, launcher_, fleet_, clock_, log_);
+  acting.turn(false);
+  EXPECT_EQ(launcher_.stopped.size(), 2u);
 }
 
 // No stock is no failed start: requests wait for as long as they may, and it is asked for again.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "net/ip_address.h"
 #include "net/url.h"
 
@@ -41,12 +42,13 @@ std::optional<OrderFault> check_place(const Address& one, const OrderRules::Pool
   return std::nullopt;
 }
 
-// All of pools that are known.
 std::optional<OrderFault> check_launched(const ExchangeOrder& order,
                                          const std::set<Address>& before, const OrderRules& rules) {
   std::set<std::pair<std::string, int>> seen;
   for (const Address& one : order.launched) {
-    if (auto fault = check_place(one, rules.pools.find(one.pool)->second, rules)) return fault;
+    const auto pool = rules.pools.find(one.pool);
+    CHECK(pool != rules.pools.end(), "a foreign pool's replica was left in the order");
+    if (auto fault = check_place(one, pool->second, rules)) return fault;
     const bool is_twice = !seen.emplace(one.host, one.port).second;
     // One that is obeyed already stays, whatever the file says meanwhile.
     if (is_twice || (!before.contains(one) && rules.is_declared(one))) {
@@ -59,24 +61,16 @@ std::optional<OrderFault> check_launched(const ExchangeOrder& order,
   return std::nullopt;
 }
 
-std::optional<OrderFault> check_pools(const ExchangeOrder& order, const OrderRules& rules) {
-  for (const auto* const some : {&order.launched, &order.draining, &order.released}) {
-    for (const Address& one : *some) {
-      if (rules.pools.contains(one.pool)) continue;
-      return OrderFault{.code = "invalid_exchange",
-                        .message = fmt::format("pool '{}' has no [pool.scale] here: its workers "
-                                               "are not an autoscaler's",
-                                               one.pool.substr(0, kShownMax))};
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
+
+void leave_out_foreign(ExchangeOrder& order, const OrderRules& rules) {
+  for (auto* const some : {&order.launched, &order.draining, &order.released}) {
+    std::erase_if(*some, [&](const Address& one) { return !rules.pools.contains(one.pool); });
+  }
+}
 
 std::optional<OrderFault> check_order(const ExchangeOrder& order,
                                       const std::vector<Address>& before, const OrderRules& rules) {
-  if (auto fault = check_pools(order, rules)) return fault;
   std::set<Address> launched(before.begin(), before.end());
   if (auto fault = check_launched(order, launched, rules)) return fault;
   launched.insert(order.launched.begin(), order.launched.end());

@@ -27,11 +27,17 @@ struct OrderRules {
   std::function<bool(const ScaledFleet::Address& address)> is_declared;  // a worker of the file's
 };
 
+// Takes replicas of pools that have no [pool.scale] here out of the order: their workers are not an
+// autoscaler's. What it says of others stands, as its file may have been read before or after this
+// one.
+void leave_out_foreign(ExchangeOrder& order, const OrderRules& rules);
+
 struct OrderFault {
   std::string_view code;  // "address_not_launched", for programs
   std::string message;
 };
-// `before`: what the last order that was obeyed has launched. None: it may be obeyed.
+// `before`: what the last order that was obeyed has launched. Of no foreign pools any more. None:
+// it may be obeyed.
 std::optional<OrderFault> check_order(const ExchangeOrder& order,
                                       const std::vector<ScaledFleet::Address>& before,
                                       const OrderRules& rules);

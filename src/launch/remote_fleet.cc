@@ -13,7 +13,8 @@ namespace pelton::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kPushAgain{200};
-constexpr std::chrono::milliseconds kPushFewest{10};  // between two, however much changes
+// Between two, however much changes and however many come that no replica takes.
+constexpr std::chrono::milliseconds kPushFewest{5};
 constexpr std::chrono::milliseconds kTryAgain{500};
 constexpr std::chrono::milliseconds kListenTime{500};
 constexpr std::chrono::seconds kAnswerTime{5};
@@ -30,6 +31,7 @@ RemoteFleet::RemoteFleet(Options options, const base::Clock& clock, base::Log& l
       began_ns_(clock.now_ns()),
       client_({.threads = 1}) {
   order_.epoch = options_.epoch;
+  order_.advises = options_.advises;
   for (const std::string& pool : options_.pools) order_.pools.push_back({.name = pool});
   for (const std::string& url : options_.gateways) {
     auto gateway = std::make_unique<Gateway>();
@@ -70,17 +72,23 @@ ExchangeOrder RemoteFleet::order_to_send() const {
 
 void RemoteFleet::push(Gateway& gateway) {
   uint64_t sent = 0;
+  bool asked = false;  // there is demand, of which no report has been heard
   for (;;) {
     ExchangeOrder order;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, gateway.trouble.empty() ? kPushAgain : kTryAgain,
-                        [&] { return stopping_ || (version_ != sent && gateway.trouble.empty()); });
+      changed_.wait_for(lock, gateway.trouble.empty() ? kPushAgain : kTryAgain, [&] {
+        const bool is_due = version_ != sent || gateway.has_demand;
+        return stopping_ || (is_due && gateway.trouble.empty());
+      });
       if (stopping_) return;
       order = order_to_send();
       sent = version_;
+      asked = std::exchange(gateway.has_demand, false) || asked;
     }
-    note(gateway, exchange(gateway, order));
+    const Result<void> done = exchange(gateway, order);
+    note(gateway, done);
+    if (done.ok() && std::exchange(asked, false)) options_.on_demand();
     std::this_thread::sleep_for(kPushFewest);
   }
 }
@@ -110,6 +118,7 @@ Result<void> RemoteFleet::exchange(Gateway& gateway, const ExchangeOrder& order)
                  {}};
   }
   TRY_ASSIGN(ExchangeReport report, parse_report_body(answer.body));
+  note_foreign(gateway, report);
   const int64_t now_ns = clock_.now_ns();
   // When something was heard counts by our clock, not by theirs.
   for (ExchangeReport::Pool& pool : report.pools) {
@@ -139,14 +148,30 @@ bool RemoteFleet::is_silent(const Gateway& gateway, int64_t now_ns) const {
   return now_ns - std::max(gateway.heard_ns, began_ns_) > kSilent_ns;
 }
 
-std::vector<std::string> RemoteFleet::silent_gateways() {
+std::vector<ScaledFleet::SilentGateway> RemoteFleet::silent_gateways() {
   const int64_t now_ns = clock_.now_ns();
   std::lock_guard lock(mutex_);
-  std::vector<std::string> urls;
+  std::vector<SilentGateway> silent;
   for (const std::unique_ptr<Gateway>& one : gateways_) {
-    if (is_silent(*one, now_ns)) urls.push_back(one->url);
+    if (is_silent(*one, now_ns)) silent.push_back({.url = one->url, .why = one->trouble});
   }
-  return urls;
+  return silent;
+}
+
+// Its file is another one than ours: read before or after it was changed.
+void RemoteFleet::note_foreign(Gateway& gateway, const ExchangeReport& report) {
+  std::string names;
+  for (const ExchangeReport::Pool& one : report.pools) {
+    if (!one.report) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", one.name);
+  }
+  if (names == gateway.foreign) return;
+  if (!names.empty()) {
+    log_.warning(
+        fmt::format("gateway {}: its file has no [pool.scale] of {}: it sends requests to none of "
+                    "their replicas",
+                    gateway.url, names));
+  }
+  gateway.foreign = names;
 }
 
 void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
@@ -157,10 +182,11 @@ void RemoteFleet::note(Gateway& gateway, const Result<void>& done) {
   } else {
     log_.warning(fmt::format("gateway {}: {}", gateway.url, trouble));
   }
+  std::lock_guard lock(mutex_);
   gateway.trouble = trouble;
 }
 
-void RemoteFleet::listen(const Gateway& gateway) {
+void RemoteFleet::listen(Gateway& gateway) {
   int64_t count = 0;
   while (!is_stopping()) {
     const Result<int64_t> heard = [&]() -> Result<int64_t> {
@@ -181,12 +207,15 @@ void RemoteFleet::listen(const Gateway& gateway) {
       continue;
     }
     // Less: another start of that gateway.
-    if (*heard == count) {
-      std::this_thread::sleep_for(kPushFewest);  // however soon it answers
-      continue;
+    if (*heard != count) {
+      count = *heard;
+      {
+        std::lock_guard lock(mutex_);
+        gateway.has_demand = true;
+      }
+      changed_.notify_all();
     }
-    count = *heard;
-    options_.on_demand();
+    std::this_thread::sleep_for(kPushFewest);  // however soon it answers
   }
 }
 
@@ -239,6 +268,7 @@ std::vector<ScaledFleet::Worker> RemoteFleet::workers(const std::string& pool) {
 
 template <typename Change>
 void RemoteFleet::change(const Change& change) {
+  if (options_.advises) return;  // what would be in force
   {
     std::lock_guard lock(mutex_);
     const ExchangeOrder before = order_;

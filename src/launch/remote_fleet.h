@@ -1,8 +1,9 @@
 // The gateways of a fleet, as an autoscaler in a process of its own sees them: over their admin
 // listeners (exchange.h). To each gateway there are two threads: one sends what is in force when it
-// has changed, and five times a second anyway; the other waits for demand. What a gateway that does
-// not answer said last stays, and grows old (autoscaler/pool_facts.h: nothing goes down on old
-// facts); what it saw of workers is believed for ten seconds, where another one sees them.
+// has changed, and five times a second anyway; the other waits for demand, and has the first one
+// ask what it is before the decider hears that there is some. What a gateway that does not answer
+// said last stays, and grows old (autoscaler/pool_facts.h: nothing goes down on old facts); what it
+// saw of workers is believed for ten seconds, where another one sees them.
 //
 // The methods are called on the decider's thread.
 #pragma once
@@ -30,9 +31,11 @@ class RemoteFleet final : public ScaledFleet {
   struct Options {
     std::vector<std::string> gateways;  // URLs of their admin listeners
     std::vector<std::string> pools;
-    std::string key = {};             // an operator's, of gateways that ask for one; empty: none
-    uint64_t epoch = 0;               // of this autoscaler; newer ones are greater
-    std::function<void()> on_demand;  // any thread
+    std::string key = {};  // an operator's, of gateways that ask for one; empty: none
+    uint64_t epoch = 0;    // of this autoscaler; newer ones are greater
+    bool advises = false;  // only: gateways are asked, and nothing is ordered
+    // Any thread: a request has come that no replica takes, and is in the reports.
+    std::function<void()> on_demand;
   };
   // All outlive it.
   RemoteFleet(Options options, const base::Clock& clock, base::Log& log);
@@ -46,7 +49,7 @@ class RemoteFleet final : public ScaledFleet {
   bool is_superseded() const { return superseded_; }
 
   std::vector<autoscaler::GatewayReport> reports(const std::string& pool) override;
-  std::vector<std::string> silent_gateways() override;
+  std::vector<SilentGateway> silent_gateways() override;
   std::vector<Worker> workers(const std::string& pool) override;
   void set_launched(const std::vector<Address>& addresses,
                     const std::vector<std::string>& unknown) override;
@@ -58,20 +61,23 @@ class RemoteFleet final : public ScaledFleet {
  private:
   struct Gateway {
     std::string url;
-    ExchangeReport report;   // the last; guarded by mutex_, as the next
-    int64_t heard_ns = 0;    // 0: never
-    std::string trouble;     // its pusher's own, as the next
-    int64_t refused_ns = 0;  // since when it refuses us, whom it has never obeyed; 0: it does not
+    ExchangeReport report;    // the last; guarded by mutex_, as the next three
+    bool has_demand = false;  // that no exchange has begun after
+    int64_t heard_ns = 0;     // 0: never
+    std::string trouble;      // written by its pusher alone
+    std::string foreign;      // pools that it does not scale; its pusher's own, as the next
+    int64_t refused_ns = 0;   // since when it refuses us, whom it has never obeyed; 0: it does not
     std::thread pusher;
     std::thread listener;
   };
 
   void push(Gateway& gateway);
   ExchangeOrder order_to_send() const;  // under mutex_
-  void listen(const Gateway& gateway);
+  void listen(Gateway& gateway);
   void add_key(net::HttpCall& call) const;
   Result<void> exchange(Gateway& gateway, const ExchangeOrder& order);
   void note(Gateway& gateway, const Result<void>& done);
+  void note_foreign(Gateway& gateway, const ExchangeReport& report);
   void note_refused(Gateway& gateway);
   bool is_silent(const Gateway& gateway, int64_t now_ns) const;
   ExchangeOrder::Pool* pool_of(const std::string& name);

@@ -42,13 +42,28 @@ class PlayedGateway {
     std::lock_guard lock(mutex_);
     worker_ = std::move(worker);
   }
-  void demand() {
+  // So many are held now, and that is an event.
+  void demand(int held) {
     std::lock_guard lock(mutex_);
     ++count_;
+    held_ = held;
+  }
+  // There is more of it whenever it is asked.
+  void demand_without_end() {
+    std::lock_guard lock(mutex_);
+    endless_ = true;
+  }
+  int exchanges() {
+    std::lock_guard lock(mutex_);
+    return exchanges_;
   }
   int refused() {
     std::lock_guard lock(mutex_);
     return refused_;
+  }
+  void refuse(std::string why) {
+    std::lock_guard lock(mutex_);
+    refusal_ = std::move(why);
   }
   void obey_only(uint64_t epoch) {
     std::lock_guard lock(mutex_);
@@ -59,20 +74,29 @@ class PlayedGateway {
   net::HttpResponse answer(const net::HttpRequest& request) {
     std::lock_guard lock(mutex_);
     if (request.path == "/v1/autoscaler/demand") {
+      if (endless_) ++count_;
       return {.status = 200, .headers = {}, .body = fmt::format("{{\"count\":{}}}", count_)};
     }
     const Result<ExchangeOrder> order = parse_order_body(request.body);
     EXPECT_TRUE(order.ok());
     if (!order.ok()) return {.status = 400, .headers = {}, .body = {}};
-    if (order->epoch < epoch_) {
+    if (order->epoch < epoch_ && !order->advises) {
       ++refused_;
       return {.status = 409, .headers = {}, .body = "{}"};
     }
+    if (!refusal_.empty()) {
+      return {.status = 400,
+              .headers = {},
+              .body = fmt::format(R"({{"error":{{"message":"{}"}}}})", refusal_)};
+    }
     last_ = *order;
+    ++exchanges_;
     ExchangeReport report;
     report.pools.push_back(
         {.name = "p",
-         .report = autoscaler::GatewayReport{.gateway = url(), .incarnation = 1, .sequence = 5},
+         .report =
+             autoscaler::GatewayReport{
+                 .gateway = url(), .incarnation = 1, .sequence = 5, .held = held_},
          .workers = {worker_}});
     return {.status = 200, .headers = {}, .body = report_body(report)};
   }
@@ -81,8 +105,12 @@ class PlayedGateway {
   ExchangeOrder last_;  // guarded by mutex_, as all below
   ScaledFleet::Worker worker_{.host = "h", .port = 7, .is_silent = true};
   int64_t count_ = 0;
+  int held_ = 0;
+  bool endless_ = false;
+  int exchanges_ = 0;
   uint64_t epoch_ = 0;
   int refused_ = 0;
+  std::string refusal_;
   net::HttpServer server_;
 };
 
@@ -164,12 +192,38 @@ TEST_F(RemoteFleetTest, SeveralGatewaysSeeOneFleet) {
   EXPECT_EQ(fleet_->reports("p").size(), 2u);
 }
 
-TEST_F(RemoteFleetTest, DemandIsAnEvent) {
+// Whoever decides at it decides on a report that has it: the last one may be 200 ms old.
+TEST_F(RemoteFleetTest, DemandIsAnEventThatComesBehindItsReport) {
   PlayedGateway gateway(log_);
+  std::atomic<RemoteFleet*> hears = nullptr;
+  std::atomic<int> held = -1;
+  RemoteFleet fleet({.gateways = {gateway.url()},
+                     .pools = {"p"},
+                     .epoch = 10,
+                     .on_demand = [&] { held = hears.load()->reports("p")[0].held; }},
+                    clock_, log_);
+  hears = &fleet;
+  wait([&] { return gateway.exchanges() > 0; });
+  int last = held;
+  for (int count = 1; count <= 5; ++count) {
+    gateway.demand(count);
+    wait([&] { return held != last; });
+    EXPECT_EQ(held, count);
+    last = held;
+  }
+}
+
+TEST_F(RemoteFleetTest, DemandWithoutEndIsNoBusyLoop) {
+  PlayedGateway gateway(log_);
+  gateway.demand_without_end();
   connect({gateway.url()});
-  const int before = asked_;
-  gateway.demand();
-  wait([&] { return asked_ > before; });
+  wait([&] { return gateway.exchanges() > 0; });
+  const auto begin = std::chrono::steady_clock::now();
+  const int before = gateway.exchanges();
+  wait([&] { return gateway.exchanges() >= before + 20 && asked_ > 10; });
+  // A pause of 5 ms behind each one.
+  const auto fewest = std::chrono::milliseconds((gateway.exchanges() - before - 1) * 5);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, fewest);
 }
 
 // It may send requests to a replica, so nothing goes to nothing while it is not heard.
@@ -202,7 +256,24 @@ TEST_F(RemoteFleetTest, WhatASilentGatewaySawIsForgotten) {
   wait([&] { return !seen().empty() && seen()[0].is_silent; });
   EXPECT_EQ(seen()[0].open, 0);
   EXPECT_EQ(seen()[0].running, 1);
-  wait([&] { return fleet.silent_gateways() == std::vector{url}; });
+  wait([&] { return fleet.silent_gateways().size() == 1; });
+  EXPECT_EQ(fleet.silent_gateways()[0].url, url);
+}
+
+TEST_F(RemoteFleetTest, OfAGatewayThatRefusesItsWordsAreSaid) {
+  PlayedGateway gateway(log_);
+  gateway.refuse("no such place");
+  base::VirtualClock clock(1'000'000);
+  clock.advance_ns(1);
+  RemoteFleet fleet({.gateways = {gateway.url()}, .pools = {"p"}, .epoch = 10, .on_demand = [] {}},
+                    clock, log_);
+  clock.advance_ns(11'000'000'000);
+  const auto why = [&]() -> std::string {
+    const std::vector<ScaledFleet::SilentGateway> silent = fleet.silent_gateways();
+    return silent.empty() ? "" : silent[0].why;
+  };
+  wait([&] { return !why().empty(); });
+  EXPECT_EQ(why(), "it answers 400: no such place");
 }
 
 // A replica is ready by the word of a gateway that knows what it has.
@@ -231,6 +302,29 @@ TEST_F(RemoteFleetTest, OneThatIsRefusedFromTheBeginningAsksAgainForAWhile) {
   EXPECT_FALSE(fleet.is_superseded());
   gateway.obey_only(11);  // and now another one is newer
   wait([&] { return fleet.is_superseded(); });
+}
+
+// It hears what an acting one hears, whoever is obeyed, and says nothing that would have to be.
+TEST_F(RemoteFleetTest, WhoOnlyAdvisesOrdersNothing) {
+  PlayedGateway gateway(log_);
+  gateway.obey_only(11);
+  std::atomic<int> asked = 0;
+  RemoteFleet fleet({.gateways = {gateway.url()},
+                     .pools = {"p"},
+                     .epoch = 10,
+                     .advises = true,
+                     .on_demand = [&] { ++asked; }},
+                    clock_, log_);
+  fleet.set_launched({{"p", "h", 7}}, {"p"});
+  fleet.set_draining({"p", "h", 7}, true);
+  fleet.release_memory({"p", "h", 7});
+  fleet.retire("p", 3);
+  fleet.announce("p", {.phase = PoolPhase::kStarting, .eta_s = 4});
+  wait([&] { return !fleet.workers("p").empty(); });
+  EXPECT_EQ(gateway.last(),
+            (ExchangeOrder{.epoch = 10, .advises = true, .pools = {{.name = "p"}}}));
+  EXPECT_EQ(gateway.refused(), 0);
+  EXPECT_FALSE(fleet.is_superseded());
 }
 
 TEST_F(RemoteFleetTest, ANewerAutoscalerIsTheEndOfThis) {

@@ -28,8 +28,12 @@ void write_state(base::JsonWriter& w, const State& state) {
   w.key("starts").integer(state.starts).key("failed_starts").integer(state.failed_starts);
   w.key("lost").integer(state.lost).key("last_failure").string(state.last_failure);
   w.key("silent_gateways").begin_array();
-  for (const std::string& url : state.silent_gateways) w.string(url);
-  w.end_array();
+  for (const auto& one : state.silent_gateways) w.string(one.url);
+  w.end_array().key("gateway_troubles").begin_object();
+  for (const auto& one : state.silent_gateways) {
+    if (!one.why.empty()) w.key(one.url).string(one.why);
+  }
+  w.end_object();
   if (state.gpus_most) w.key("gpus_most").integer(*state.gpus_most);
   // Of those that run with other arguments than one that is started now, and what is done about it.
   w.key("outdated").begin_object();

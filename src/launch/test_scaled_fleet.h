@@ -89,7 +89,7 @@ class PlayedFleet final : public ScaledFleet {
     all.push_back(report);
     return all;
   }
-  std::vector<std::string> silent_gateways() override { return silent; }
+  std::vector<SilentGateway> silent_gateways() override { return silent; }
   std::vector<Worker> workers(const std::string& /*pool*/) override { return known; }
   void set_launched(const std::vector<Address>& addresses,
                     const std::vector<std::string>& pools_unknown) override {
@@ -109,7 +109,7 @@ class PlayedFleet final : public ScaledFleet {
   autoscaler::GatewayReport report;
   std::map<std::string, autoscaler::GatewayReport> of_pool;  // in its stead
   std::vector<autoscaler::GatewayReport> others;             // of other gateways, as they are
-  std::vector<std::string> silent;
+  std::vector<SilentGateway> silent;
   std::vector<Worker> known;
   std::vector<Address> members;
   std::vector<std::string> unknown;
