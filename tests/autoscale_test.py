@@ -617,6 +617,35 @@ class Autoscale(unittest.TestCase):
         self.assertIn('"param":"temperature"', text)
         link.close()
 
+    def test_a_stream_that_is_no_stream_of_events_has_no_comments(self):
+        """Ollama's readers parse each line as JSON, and who hears sound would hear comments."""
+        fleet = self.scaled(scale="hold_keepalive_seconds = 0.05")
+        link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
+
+        def lines(path, asked):
+            fleet.wait_for("cold")
+            link.request("POST", path, json.dumps({"model": "pelton-box", **asked}), {"Content-Type": "application/json"})
+            answer = link.getresponse()
+            self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "application/x-ndjson"))
+            text = answer.read().decode()
+            self.assertTrue(text.startswith(" "), "blanks, which a reader of JSON ignores: " + text[:200])
+            return [json.loads(line) for line in text.splitlines()]
+        messages = chat(9, 20, 9)["messages"]
+        said = lines("/api/chat", {"messages": messages, "stream": True, "options": {"num_predict": 20}})
+        self.assertEqual((said[0]["message"]["role"], said[-1]["done"]), ("assistant", True), said)
+        said = lines("/api/generate", {"prompt": "Hello", "options": {"num_predict": 20}})  # a stream where nothing is said of it
+        self.assertGreater(len(said), 1)
+        self.assertTrue(said[-1]["done"], said)
+        said = lines("/api/chat", {"messages": messages, "stream": True, "options": {"temperature": "hot"}})
+        self.assertEqual([list(one) for one in said], [["error"]], said)
+        fleet.wait_for("cold")
+        link.request("POST", "/v1/audio/speech", json.dumps({"model": "pelton-box", "input": "Hello", "voice": "a", "stream": True}))
+        answer = link.getresponse()
+        text = answer.read().decode()
+        self.assertGreaterEqual(answer.status, 400, "a status is its replica's: " + text)
+        self.assertIn("error", json.loads(text))
+        link.close()
+
     def test_a_whole_answer_that_is_held_is_kept_alive_where_that_is_asked_for(self):
         fleet = self.scaled(scale='hold_keepalive_seconds = 0.05\nhold_keepalive = "whitespace"')
         link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)

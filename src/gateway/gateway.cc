@@ -11,7 +11,6 @@
 
 #include "api/error.h"
 #include "api/model_list.h"
-#include "api/stream_asked.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "gateway/admin_pages.h"
@@ -410,7 +409,9 @@ Relay::Request::KeepAlive Gateway::keep_alive_of(const Relay::Request& request, 
   using KeepAlive = Relay::Request::KeepAlive;
   if (way == Way::kGrpc) return KeepAlive::kMetadata;
   if (way == Way::kSocket) return KeepAlive::kNone;
-  if (api::stream_asked(request.http.body)) return KeepAlive::kComments;
+  const StreamForm form = stream_form(request.http);
+  if (form == StreamForm::kEvents) return KeepAlive::kComments;
+  if (form == StreamForm::kLines) return KeepAlive::kLineBlanks;
   const bool may = request.gate->config().hold.sends_blanks && !comes_from_region &&
                    !request.media && answers_in_json(request.http);
   return may ? KeepAlive::kBlanks : KeepAlive::kNone;
