@@ -580,6 +580,11 @@ class Autoscale(unittest.TestCase):
         link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "never"})
         refused = link.getresponse()
         self.assertEqual((refused.status, json.loads(refused.read())["error"]["param"]), (400, "x-pelton-cold-start"))
+        for name in ("x-request-timeout-ms", "x-request-deadline-ms"):
+            link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {name: "soon"})
+            refused = link.getresponse()
+            self.assertEqual((refused.status, json.loads(refused.read())["error"]["param"]), (400, name))
+        self.assertEqual(fleet.starts(), [], "what is refused starts nothing")
         link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "fail"})
         answer = link.getresponse()
         body = json.loads(answer.read())
