@@ -803,12 +803,19 @@ class Autoscale(unittest.TestCase):
                                    (at + 'max_gpus = 8\n' + scaled, ":3: [autoscaler]: 'max_gpus' says nothing"),
                                    (at + 'max_gpus = 8\n' + pool + '[pool.scale]\nmin = 5\nmax = 5\ngpus = 2\n[pool.launch]\nserve = ["m"]\n',
                                     ":3: [autoscaler]: 'max_gpus' (8) is less than what 'min' and 'standby' of all pools take (10)"),
+                                   (at + scaled.replace("[pool.launch]", "gpus = 1\npriority = 5\n[pool.launch]"),
+                                    ":6: [[pool]]: 'scale': 'priority' says nothing without 'max_gpus' of [autoscaler]"),
+                                   (at + "max_gpus = 8\n" + scaled.replace("[pool.launch]", "priority = 5\n[pool.launch]"),
+                                    ":7: [[pool]]: 'scale': 'priority' says nothing without 'gpus'"),
+                                   (at + "max_gpus = 8\n" + scaled.replace("[pool.launch]", "gpus = 1\npriority = 5\n[pool.launch]"), None),
                                    (at + 'listen = "0.0.0.0:1"\n' + scaled, None, "--open")):
             config.write_text(text)
             done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", str(config), "--check", *words], capture_output=True, text=True,
                                   timeout=30, check=False)
             self.assertEqual(done.returncode, 3 if said else 0, done.stderr)
             self.assertIn(said or "", done.stderr)
+        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--explain", ""], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 2, "no name is no pool: " + done.stderr)
         fleet = self.scaled()
         right = fleet.config.read_text()
         wrong = right.replace('"]\nstart_seconds', '", "--max-num-seq=8"]\nstart_seconds')
