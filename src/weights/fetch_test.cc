@@ -236,6 +236,21 @@ TEST_F(FetchTest, SlowDownIsWaitedForAndThenNamed) {
   EXPECT_THAT(error_of(fetch(wanted)), HasSubstr("answers 503, again and again"));
 }
 
+// Who has not answered yet may be a wrong name: that is found out sooner.
+TEST_F(FetchTest, AnOriginThatHasNotAnsweredYetIsAskedFourTimes) {
+  std::atomic<bool> is_away{true};
+  FakeServer server([&](const FakeRequest& request) {
+    return is_away || !request.range.empty() ? FakeAnswer{.status = 503} : good(request);
+  });
+  MirrorOptions wanted = options(server.url());
+  EXPECT_THAT(error_of(fetch(wanted)), HasSubstr("answers 503"));
+  EXPECT_EQ(server.requests().size(), 4u);
+  is_away = false;
+  wanted.fetch.connections = 1;
+  EXPECT_NE(error_of(fetch(wanted)), "none");
+  EXPECT_GE(server.requests().size(), 4u + 1 + 8) << "one that has answered is asked eight times";
+}
+
 TEST_F(FetchTest, RedirectsToAnotherHostGetNoKey) {
   FakeServer store(files_answer());
   FakeServer server([&](const FakeRequest& request) {
