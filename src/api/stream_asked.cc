@@ -10,7 +10,7 @@ class StreamVisitor final : public base::JsonVisitor {
  public:
   bool begin_object() override { return begin(); }
   bool end_object() override { return end(); }
-  bool begin_array() override { return begin(); }
+  bool begin_array() override { return depth_ > 0 && begin(); }
   bool end_array() override { return end(); }
   bool key(std::string_view name) override {
     const bool is_outermost = depth_ == 1;
