@@ -544,6 +544,7 @@ cli::Verb autoscale_verb() {
                 {.name = "--explain",
                  .value = "POOL",
                  .help = "ask a running autoscaler for its last decision, with every term, and end",
+                 .may_be_empty = false,
                  .not_with = {{"--replay"}}},
                 {.name = "--admin",
                  .value = "URL",

@@ -170,6 +170,9 @@ Result<cli::TomlMember> read_scale_key(const std::string& setting, const std::st
     return bad("is of a pool whose requests are split");
   }
   if (key == "priority") return bad("is of several pools, and one is played");
+  if (key == "hold_bytes" || key == "hold_keepalive" || key == "hold_keepalive_seconds") {
+    return bad("changes nothing that is played");
+  }
   // Words need no quotes here.
   Result<cli::TomlNode> tree = cli::parse_toml(key + " = " + value, flag);
   if (!tree.ok()) tree = cli::parse_toml(key + " = " + cli::toml_quoted(value), flag);

@@ -119,6 +119,19 @@ Result<void> purge_one(const std::string& model) {
   return {};
 }
 
+// Of `model`, empty: all of them. Returns whether there was one.
+Result<bool> purge_copies(const std::string& folder, const std::string& model) {
+  bool found = false;
+  TRY_ASSIGN(const std::vector<weights::Copy> copies, copies_in(folder));
+  for (const weights::Copy& copy : copies) {
+    if (!model.empty() && !is_copy_of(copy, model)) continue;
+    TRY(erase_kept_copy(copy.folder));
+    found = true;
+  }
+  if (!found) fmt::print(stderr, "copies: none\n");
+  return found;
+}
+
 // What a server keeps in --weights-cache; of `model`, empty: all of it.
 Result<void> purge_kept(const cli::Arguments& arguments, const std::string& model) {
   const std::string folder = weights_cache(arguments);
@@ -129,19 +142,22 @@ Result<void> purge_kept(const cli::Arguments& arguments, const std::string& mode
         fmt::format("{} wants --weights-cache DIR too", wants_packed ? "--packed" : "--copies"),
         "weights-cache"};
   }
+  bool found = false;
   if (wants_packed) {
     TRY_ASSIGN(const int64_t freed, node::purge_packed(folder, model));
     fmt::print(stderr, "packed weights: {} freed\n", cli::format_bytes(static_cast<double>(freed)));
+    found = freed > 0;
   }
-  if (!arguments.has("--copies")) return {};
-  int erased = 0;
-  for (const weights::Copy& copy : weights::list_copies(folder)) {
-    if (!model.empty() && !is_copy_of(copy, model)) continue;
-    TRY(erase_kept_copy(copy.folder));
-    ++erased;
+  if (arguments.has("--copies")) {
+    TRY_ASSIGN(const bool has_copies, purge_copies(folder, model));
+    found = found || has_copies;
   }
-  if (erased == 0) fmt::print(stderr, "copies: none\n");
-  return {};
+  if (found || model.empty()) return {};
+  return Error{ErrorCode::kNotFound,
+               fmt::format("nothing of '{}' is kept in {}; `pelton cache list --weights-cache {}` "
+                           "says what is",
+                           model, folder, folder),
+               "MODEL"};
 }
 
 Result<void> purge(const cli::Arguments& arguments) {

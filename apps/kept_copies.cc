@@ -54,6 +54,15 @@ bool is_copy_of(const weights::Copy& copy, std::string_view model) {
          is_digest(std::string_view(name).substr(dash + 1));
 }
 
+Result<std::vector<weights::Copy>> copies_in(const std::string& folder) {
+  std::vector<weights::Copy> copies = weights::list_copies(folder);
+  std::error_code failed;
+  if (copies.empty() && !std::filesystem::is_directory(folder, failed)) {
+    return Error{ErrorCode::kNotFound, fmt::format("there is no folder {}", folder), "FOLDER"};
+  }
+  return copies;
+}
+
 Result<void> erase_kept_copy(const std::string& folder) {
   TRY_ASSIGN(const weights::Erased erased, weights::erase_copy(folder));
   fmt::print(stderr, "{}: {} freed\n", folder, human(erased.bytes));

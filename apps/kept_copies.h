@@ -19,6 +19,8 @@ Json copy_json(const weights::Copy& copy);
 std::string copy_name(std::string model);
 // By what it was fetched from, its folder, or the model's name that a server has given it.
 bool is_copy_of(const weights::Copy& copy, std::string_view model);
+// weights::list_copies'. Errors: kNotFound where there is no such folder, nor one that was begun.
+Result<std::vector<weights::Copy>> copies_in(const std::string& folder);
 // Deletes it, and says so on stderr; what somebody else has put there is named and stays. Errors:
 // erase_copy's.
 Result<void> erase_kept_copy(const std::string& folder);

@@ -330,7 +330,27 @@ bool is_decided_on(const gateway::PoolConfig& pool) {
   return pool.scaling && (pool.scaling->launch || pool.scaling->is_advised_only);
 }
 
+namespace {
+
+// It says who has of a budget first.
+Result<void> check_priority(const gateway::GatewayConfig& config) {
+  for (const gateway::PoolConfig& pool : config.pools) {
+    if (!is_decided_on(pool) || pool.scaling->priority == 0) continue;
+    const bool shares = config.autoscaler.gpus_max && pool.scaling->policy.gpus_each > 0;
+    if (shares) continue;
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}: [[pool]]: 'scale': 'priority' says nothing without {}",
+                             pool.scaling->place,
+                             config.autoscaler.gpus_max ? "'gpus'" : "'max_gpus' of [autoscaler]"),
+                 "config"};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> check_gpus(const gateway::GatewayConfig& config) {
+  TRY(check_priority(config));
   if (!config.autoscaler.gpus_max) return {};
   const auto bad = [&](std::string what) {
     return Error{

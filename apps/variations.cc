@@ -26,6 +26,11 @@ Result<std::vector<Variation>> read_variations(const std::vector<std::string>& t
                    fmt::format("--vary has {} twice; give all its values at once", one.key),
                    "vary"};
     }
+    for (auto at = one.values.begin(); at != one.values.end(); ++at) {
+      if (std::find(one.values.begin(), at, *at) == at) continue;
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--vary {} has the value {} twice", one.key, *at), "vary"};
+    }
     combinations *= one.values.size();
     if (combinations > combinations_max) {
       return Error{ErrorCode::kInvalidArgument,

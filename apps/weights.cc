@@ -255,7 +255,7 @@ cli::Verb mirror_weights_verb() {
 }
 
 Result<void> ls(const cli::Arguments& arguments) {
-  const std::vector<weights::Copy> copies = weights::list_copies(arguments.text("FOLDER"));
+  TRY_ASSIGN(const std::vector<weights::Copy> copies, copies_in(arguments.text("FOLDER")));
   if (arguments.has("--json")) {
     Json::Array array;
     for (const weights::Copy& copy : copies) array.push_back(copy_json(copy));
@@ -315,7 +315,9 @@ cli::Verb manifest_weights_verb() {
 Result<void> erase(const cli::Arguments& arguments) {
   const std::string& folder = arguments.text("FOLDER");
   if (!arguments.has("--all")) return erase_kept_copy(folder);
-  for (const weights::Copy& copy : weights::list_copies(folder)) TRY(erase_kept_copy(copy.folder));
+  TRY_ASSIGN(const std::vector<weights::Copy> copies, copies_in(folder));
+  if (copies.empty()) fmt::print(stderr, "no copies in {}\n", folder);
+  for (const weights::Copy& copy : copies) TRY(erase_kept_copy(copy.folder));
   return {};
 }
 

@@ -24,7 +24,7 @@ import time
 import unittest
 
 import gateway_fixture
-from gateway_fixture import BOX, Process, ask, chat, check_stream, letters
+from gateway_fixture import BOX, Process, ask, chat, check_stream
 from ports import free_port
 
 FULL = False
@@ -572,127 +572,6 @@ class Autoscale(unittest.TestCase):
         done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--replay", self.folder], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, "is a folder" in done.stderr), (2, True), done.stderr)
 
-    def test_who_does_not_want_to_wait_learns_when(self):
-        fleet = self.scaled()
-        link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
-        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "never"})
-        refused = link.getresponse()
-        self.assertEqual((refused.status, json.loads(refused.read())["error"]["param"]), (400, "x-pelton-cold-start"))
-        link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "fail"})
-        answer = link.getresponse()
-        body = json.loads(answer.read())
-        self.assertEqual((answer.status, body["error"]["code"], answer.headers["Retry-After"]), (503, "model_starting", "1"), body)
-        fleet.wait_for("ready")  # it has been asked for all the same
-        for _ in range(100):  # the scaler may know a moment before the requests' side does
-            link.request("POST", "/v1/chat/completions", json.dumps(chat(1, 20, 1)), {"x-pelton-cold-start": "fail"})
-            answer = link.getresponse()
-            body = answer.read()
-            if answer.status != 503:
-                break
-            time.sleep(0.1)
-        self.assertEqual((answer.status, answer.headers["x-pelton-held-ms"]), (200, None), body)
-        link.close()
-        status, text = ask(fleet.port, "GET", "/v1/models")
-        self.assertEqual((status, json.loads(text)["data"][0]["state"]), (200, "ready"))
-
-    def test_a_stream_that_is_held_is_kept_alive(self):
-        fleet = self.scaled(scale="hold_keepalive_seconds = 0.05")
-        link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
-        link.request("POST", "/v1/chat/completions", json.dumps(chat(9, 20, 9, stream=True)))
-        answer = link.getresponse()
-        self.assertEqual(answer.status, 200)
-        text = answer.read().decode()
-        self.assertTrue(text.startswith(": "), text[:200])
-        self.assertTrue(text.endswith("data: [DONE]\n\n"), text[-200:])
-        said = "".join(json.loads(line[6:])["choices"][0]["delta"].get("content") or ""
-                       for line in text.split("\n") if line.startswith("data: {") and json.loads(line[6:])["choices"])
-        self.assertEqual(said, letters(9, 9, 20))
-        self.assertIn('"role":"assistant"', text, "nothing of the answer is left out")
-        fleet.wait_for("cold")
-        # What the replica refuses is an event then, as the head has gone.
-        link.request("POST", "/v1/chat/completions", json.dumps({**chat(9, 20, 9, stream=True), "temperature": "hot"}))
-        text = link.getresponse().read().decode()
-        self.assertIn('"param":"temperature"', text)
-        link.close()
-
-    def test_a_whole_answer_that_is_held_is_kept_alive_where_that_is_asked_for(self):
-        fleet = self.scaled(scale='hold_keepalive_seconds = 0.05\nhold_keepalive = "whitespace"')
-        link = http.client.HTTPConnection("127.0.0.1", fleet.port, timeout=30)
-
-        def held(asked):
-            link.request("POST", "/v1/chat/completions", json.dumps(asked), {"Content-Type": "application/json"})
-            answer = link.getresponse()
-            self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "application/json"))
-            text = answer.read().decode()
-            self.assertTrue(text.startswith(" "), text[:200])
-            return json.loads(text)
-        said = held(chat(9, 20, 9))
-        self.assertEqual(said["choices"][0]["message"]["content"], letters(9, 9, 20))
-        # With a replica there the status is its own again.
-        link.request("POST", "/v1/chat/completions", json.dumps({**chat(9, 20, 9), "temperature": "hot"}))
-        answer = link.getresponse()
-        self.assertEqual((answer.status, answer.read()[:1]), (400, b"{"))
-        fleet.wait_for("cold")
-        self.assertEqual(held({**chat(9, 20, 9), "temperature": "hot"})["error"]["param"], "temperature")
-        fleet.wait_for("cold")
-        link.request("POST", "/v1/chat/completions", json.dumps(chat(9, 20, 9, stream=True)))
-        text = link.getresponse().read().decode()
-        self.assertTrue(text.startswith(": ") and text.endswith("data: [DONE]\n\n"), "streams have comments all the same")
-        link.close()
-
-    def test_a_start_that_fails_stands_in_the_body_of_a_whole_answer_that_was_kept_alive(self):
-        fleet = self.scaled(scale='hold_keepalive_seconds = 0.05\nhold_keepalive = "whitespace"', launch='kind = "simulated"\nlead_seconds = 0.5',
-                            serve=[str(pathlib.Path(self.folder) / "no-such-model")])
-        status, text = ask(fleet.port, "POST", "/v1/chat/completions", chat(1, 20, 1))
-        self.assertEqual((status, text[:1]), (200, " "), text)
-        self.assertEqual(json.loads(text)["error"]["code"], "model_start_failed", text)
-
-    def test_a_wait_that_is_over_stands_in_the_body_of_a_whole_answer_that_was_kept_alive(self):
-        fleet = self.scaled(scale='hold_keepalive_seconds = 0.05\nhold_keepalive = "whitespace"\nhold_seconds = 1', start=0.1,
-                            launch='kind = "simulated"\nlead_seconds = 1000')
-        status, text = ask(fleet.port, "POST", "/v1/messages", {**chat(1, 20, 1), "max_tokens": 20})
-        self.assertEqual((status, text[:1], json.loads(text)["type"]), (200, " ", "error"), text)
-
-    def test_a_call_over_grpc_that_is_held_hears_that_it_has_been_taken_up(self):
-        """Frames by hand: initial metadata come while there is no replica, the answer and its status once there is one."""
-        port = free_port()
-        fleet = self.scaled(scale="hold_keepalive_seconds = 0.05", launch='kind = "simulated"\nlead_seconds = 1.5',
-                            listen=f'grpc_listen = "127.0.0.1:{port}"')
-
-        def text(number, value):
-            value = value.encode()
-            return bytes([number << 3 | 2, len(value)]) + value
-
-        def frame(kind, flags, stream, payload):
-            return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-        def header(name, value):
-            return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-        message = text(1, "pelton-box") + text(2, "Hello")
-        head = b"".join(header(*one) for one in ((":method", "POST"), (":scheme", "http"), (":path", "/pelton.v1.Inference/Generate"),
-                                                 (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")))
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
-            link.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, head) +
-                         frame(0, 1, 1, b"\0" + len(message).to_bytes(4, "big") + message))
-            stream = link.makefile("rb")
-            kinds = []
-            while True:
-                raw = stream.read(9)
-                kind, flags = raw[3], raw[4]
-                stream.read(int.from_bytes(raw[:3], "big"))
-                if kind == 4 and not flags & 1:
-                    link.sendall(frame(4, 1, 0, b""))
-                if kind not in (0, 1) or raw[8] != 1:
-                    continue
-                kinds.append(kind)
-                if len(kinds) == 1:
-                    self.assertEqual((kind, flags & 1), (1, 0), "initial metadata")
-                    self.assertNotEqual(fleet.card()["state"], "ready", "which come before the replica does")
-                if flags & 1:
-                    break
-        self.assertIn(0, kinds, "an answer")
-        self.assertEqual((kinds[0], kinds[-1]), (1, 1))
-
     def test_a_replica_that_cannot_start_is_said_to_all(self):
         fleet = self.scaled(serve=[str(pathlib.Path(self.folder) / "no-such-model")])
         answers = []
@@ -767,12 +646,19 @@ class Autoscale(unittest.TestCase):
                                    (at + 'max_gpus = 8\n' + scaled, ":3: [autoscaler]: 'max_gpus' says nothing"),
                                    (at + 'max_gpus = 8\n' + pool + '[pool.scale]\nmin = 5\nmax = 5\ngpus = 2\n[pool.launch]\nserve = ["m"]\n',
                                     ":3: [autoscaler]: 'max_gpus' (8) is less than what 'min' and 'standby' of all pools take (10)"),
+                                   (at + scaled.replace("[pool.launch]", "gpus = 1\npriority = 5\n[pool.launch]"),
+                                    ":6: [[pool]]: 'scale': 'priority' says nothing without 'max_gpus' of [autoscaler]"),
+                                   (at + "max_gpus = 8\n" + scaled.replace("[pool.launch]", "priority = 5\n[pool.launch]"),
+                                    ":7: [[pool]]: 'scale': 'priority' says nothing without 'gpus'"),
+                                   (at + "max_gpus = 8\n" + scaled.replace("[pool.launch]", "gpus = 1\npriority = 5\n[pool.launch]"), None),
                                    (at + 'listen = "0.0.0.0:1"\n' + scaled, None, "--open")):
             config.write_text(text)
             done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--config", str(config), "--check", *words], capture_output=True, text=True,
                                   timeout=30, check=False)
             self.assertEqual(done.returncode, 3 if said else 0, done.stderr)
             self.assertIn(said or "", done.stderr)
+        done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--explain", ""], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 2, "no name is no pool: " + done.stderr)
         fleet = self.scaled()
         right = fleet.config.read_text()
         wrong = right.replace('"]\nstart_seconds', '", "--max-num-seq=8"]\nstart_seconds')

@@ -390,9 +390,12 @@ class Weights(unittest.TestCase):
         listed = json.loads(self.pelton("cache", "list", "--weights-cache", cache, "--json").stdout)
         self.assertEqual([(one["folder"], one["bytes"]) for one in listed if "from" in one], [(copies[0]["folder"], copies[0]["bytes"])])
         self.assertIn(copies[0]["folder"], self.pelton("cache", "list", "--weights-cache", cache).stdout)
-        for words in (("another-model", "--copies"), ("--all", "--packed")):
-            self.expect(0, self.pelton("cache", "purge", *words, "--weights-cache", cache))
+        for code, *words in ((4, "another-model", "--copies"), (4, "pelton-box", "--packed"), (4, "another-model", "--packed", "--copies"),
+                             (0, "--all", "--packed")):
+            self.expect(code, self.pelton("cache", "purge", *words, "--weights-cache", cache))
             self.assertTrue(pathlib.Path(copies[0]["folder"]).exists(), words)
+        for words in (("cache", "purge", "--all", "--copies", "--weights-cache"), ("weights", "ls"), ("weights", "erase", "--all")):
+            self.assertIn("there is no folder", self.expect(4, self.pelton(*words, self.folder / "nowhere")).stderr)
         self.expect(0, self.pelton("cache", "purge", "pelton-box", "--copies", "--weights-cache", cache))
         self.assertEqual(list(cache.iterdir()), [])
 

@@ -438,7 +438,9 @@ class ScaledFleet(unittest.TestCase):
         none = json.loads(pelton(*words, "--max-replicas", 1, "--vary", "max=1", "--late-share", 0, "--json", "-", code=5, out=True))
         self.assertIsNone(none["recommended"])
         for vary, said in (("max", "is not like"), ("maxx=3", "did you mean 'max'"), ("max=0", "from 1 to 10000"), ("min=9", "is more than"),
-                           ("mode=advise", "nothing would be done"), ("max=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
+                           ("mode=advise", "nothing would be done"), ("max=2,3,2", "has the value 2 twice"),
+                           ("hold_keepalive=events,whitespace", "changes nothing that is played"), ("hold_bytes=1048576", "changes nothing that is played"),
+                           ("hold_keepalive_seconds=1,2", "changes nothing that is played"), ("max=" + ",".join(map(str, range(1, 1002))), "more than 1000")):
             self.assertIn(said, pelton(*words, "--vary", vary, code=2), vary)
 
     def test_some_that_stand_by_answer_a_burst_in_time(self):

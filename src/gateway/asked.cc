@@ -9,6 +9,7 @@
 #include <pelton/v1/inference.pb.h>
 
 #include "api/json_object.h"
+#include "api/stream_asked.h"
 #include "api/text_request.h"
 #include "base/json.h"
 #include "gateway/asked_body.h"
@@ -289,6 +290,32 @@ bool answers_in_json(const net::HttpRequest& request) {
                         path == "/invocations" || path.starts_with("/api/");
   return request.method == "POST" && !is_other &&
          std::ranges::find(kJsonPaths, path) != std::end(kJsonPaths);
+}
+
+StreamForm stream_form(const net::HttpRequest& request) {
+  constexpr std::string_view kEvents[] = {"/v1/chat/completions",
+                                          "/v1/completions",
+                                          "/v1/responses",
+                                          "/v1/messages",
+                                          "/inference/v1/generate",
+                                          "/invocations",
+                                          "/chat/completions",
+                                          "/completions",
+                                          "/completion",
+                                          "/infill",
+                                          "/generate",
+                                          "/generate_stream"};
+  if (request.method != "POST") return StreamForm::kNone;
+  const std::optional<api::StreamAsked> asked = api::stream_asked(request.body);
+  if (!asked) return StreamForm::kNone;
+  const std::string_view path = request.path;
+  if (path == "/api/chat" || path == "/api/generate") {
+    return asked->stream.value_or(true) ? StreamForm::kLines : StreamForm::kNone;
+  }
+  const bool is_stream = path == "/v1/audio/speech" ? asked->is_sse : asked->stream.value_or(false);
+  const bool has_events = path == "/v1/audio/speech" || path.starts_with("/v1/images/") ||
+                          std::ranges::find(kEvents, path) != std::end(kEvents);
+  return is_stream && has_events ? StreamForm::kEvents : StreamForm::kNone;
 }
 
 bool lacks_its_body(const net::HttpRequest& request) {

@@ -51,6 +51,14 @@ std::string_view methods_of_path(std::string_view path);
 // Its answer, where it asks for no stream, is one value of JSON whatever becomes of it.
 bool answers_in_json(const net::HttpRequest& request);
 
+// What its answer is written in where it is a stream.
+enum class StreamForm {
+  kNone,    // it is none, or sound
+  kEvents,  // server-sent events
+  kLines,   // an object of JSON on each line, as Ollama's
+};
+StreamForm stream_form(const net::HttpRequest& request);
+
 // It has no body where workers read one of JSON.
 bool lacks_its_body(const net::HttpRequest& request);
 

@@ -178,6 +178,34 @@ TEST(Asked, AWholeAnswerOfJson) {
   }
 }
 
+// Comments are of events alone: who reads lines, or hears sound, takes them for the answer.
+TEST(Asked, WhatAStreamIsWrittenIn) {
+  const auto form = [](std::string path, std::string body) {
+    return stream_form(request("POST", std::move(path), std::move(body)));
+  };
+  const std::string stream = R"({"model":"m","stream":true})";
+  const std::string whole = R"({"model":"m","stream":false})";
+  for (const char* const path : {"/v1/chat/completions", "/v1/responses", "/v1/messages",
+                                 "/completion", "/v1/images/generations"}) {
+    EXPECT_EQ(form(path, stream), StreamForm::kEvents) << path;
+    EXPECT_EQ(form(path, whole), StreamForm::kNone) << path;
+    EXPECT_EQ(form(path, R"({"model":"m"})"), StreamForm::kNone) << path;
+  }
+  for (const char* const path : {"/api/chat", "/api/generate"}) {
+    EXPECT_EQ(form(path, stream), StreamForm::kLines) << path;
+    EXPECT_EQ(form(path, R"({"model":"m"})"), StreamForm::kLines) << path << ", by default";
+    EXPECT_EQ(form(path, whole), StreamForm::kNone) << path;
+    EXPECT_EQ(form(path, "{"), StreamForm::kNone) << path << ", refused by its replica";
+  }
+  EXPECT_EQ(form("/v1/audio/speech", stream), StreamForm::kNone) << "sound";
+  EXPECT_EQ(form("/v1/audio/speech", R"({"stream_format":"sse"})"), StreamForm::kEvents);
+  // Whole answers whatever is asked for.
+  for (const char* const path :
+       {"/v1/embeddings", "/tokenize", "/v1/chat/completions/render", "/api/embed"}) {
+    EXPECT_EQ(form(path, stream), StreamForm::kNone) << path;
+  }
+}
+
 TEST(Asked, AResponseMayAskForToolsThatAreRunForIt) {
   const auto asks = [](std::string path, std::string body) {
     return asks_for_tools(request("POST", std::move(path), std::move(body)));

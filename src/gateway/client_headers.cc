@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ constexpr std::array<std::string_view, 7> kInternal = {
     "x-pelton-",    "x-internal-",      "x-kv-",
     "x-prefiller-", "x-data-parallel-", "x-gateway-destination-",
     "x-fleet-"};
+constexpr std::array<std::string_view, 2> kDeadlineHeaders = {"x-request-timeout-ms",
+                                                              "x-request-deadline-ms"};
+constexpr int64_t kTimeoutMsMax = 86'400'000;
 constexpr size_t kFieldsMax = 200;
 constexpr int kHopsMax = 3;
 constexpr size_t kTraceBytesMax = 512;
@@ -75,11 +79,30 @@ bool goes_in_circles(const net::HttpHeaders& headers, std::string_view gateway) 
                            std::ranges::count(hops, ',') + 1 > kHopsMax);
 }
 
+Result<std::optional<int64_t>> time_left_ns(const net::HttpHeaders& headers) {
+  std::optional<int64_t> left_ns;
+  for (const std::string_view header : kDeadlineHeaders) {
+    if (!headers.has(header)) continue;
+    const std::string_view text = headers.get(header);
+    int64_t ms = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+    const bool is_whole = error == std::errc() && end == text.data() + text.size();
+    if (!is_whole || ms < 1 || ms > kTimeoutMsMax) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("the header '{}' must be a whole number from 1 to {}", header, kTimeoutMsMax),
+          std::string(header)};
+    }
+    left_ns = std::min(left_ns.value_or(INT64_MAX), ms * 1'000'000);
+  }
+  return left_ns;
+}
+
 net::HttpHeaders without_deadlines(const net::HttpHeaders& headers) {
   net::HttpHeaders left;
   for (const auto& [name, value] : headers.fields()) {
     const std::string lower = lower_case(name);
-    if (lower == "x-request-timeout-ms" || lower == "x-request-deadline-ms") continue;
+    if (is_one_of(kDeadlineHeaders, lower)) continue;
     left.add(name, value);
   }
   return left;

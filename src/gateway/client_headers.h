@@ -1,6 +1,8 @@
 // Which of a client's headers a worker hears, and which of a worker's the client. Pure.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/result.h"
@@ -28,6 +30,11 @@ inline constexpr std::string_view kRegionHeader = "x-pelton-region";
 // leave; read only where the key is a gateway's.
 inline constexpr std::string_view kRegionTenantHeader = "x-pelton-region-tenant";
 inline constexpr std::string_view kRegionStaysHeader = "x-pelton-region-stays-in";
+
+// What x-request-timeout-ms and x-request-deadline-ms give the answer, the less of the two; none:
+// it has neither. Errors: kInvalidArgument, as a worker says it: one is no whole number up to a
+// day.
+Result<std::optional<int64_t>> time_left_ns(const net::HttpHeaders& headers);
 
 // Without x-request-timeout-ms and x-request-deadline-ms, which count from when they are read:
 // whoever sends the request on says what is left.

@@ -80,7 +80,8 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put_number(out, "concurrency_target", policy.concurrency_target);
   put_percent(out, "target_utilization", policy.target_utilization);
   put_number(out, "scale_down_delay", policy.scale_down_delay_s);
-  if (!is_knative && !policy.prefill) {
+  const bool is_fixed = policy.replicas_min == policy.replicas_max && policy.schedules.empty();
+  if (!is_knative && !policy.prefill && !is_fixed) {
     put_percent(out, "max_scale_down_rate", policy.scale_down_rate_max);
   }
   put_number(out, "backlog", policy.backlog_s);
@@ -95,7 +96,9 @@ void put_scaling(std::string& out, const ScalingConfig& scaling) {
   put(out, "hold_bytes", fmt::format("{}", scaling.hold.bytes_max));
   put_number(out, "hold_seconds", scaling.hold.time_max_s);
   put_text(out, "hold_keepalive", scaling.hold.sends_blanks ? "whitespace" : "events");
-  put_number(out, "hold_keepalive_seconds", scaling.hold.keep_alive_s);
+  if (scaling.hold.keep_alive_s < scaling.hold.time_max_s) {
+    put_number(out, "hold_keepalive_seconds", scaling.hold.keep_alive_s);
+  }
   if (!scaling.launch) return;
   out += "\n[pool.launch]\n";
   const LaunchConfig& launch = *scaling.launch;

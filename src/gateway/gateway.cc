@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <random>
 #include <utility>
 #include <vector>
@@ -11,7 +10,6 @@
 
 #include "api/error.h"
 #include "api/model_list.h"
-#include "api/stream_asked.h"
 #include "base/json_writer.h"
 #include "base/random.h"
 #include "gateway/admin_pages.h"
@@ -31,7 +29,6 @@
 namespace pelton::gateway {
 namespace {
 
-constexpr int64_t kTimeoutMsMax = 86'400'000;
 constexpr std::chrono::milliseconds kRelease{50};
 // So long after its start a gateway waits for each pool's first workers before it is ready.
 constexpr int64_t kFirstWorkersNs = 30'000'000'000;
@@ -77,20 +74,6 @@ bool is_plain(std::string_view id) {
     if (c <= ' ' || c > '~' || c == '"' || c == '\\') return false;
   }
   return true;
-}
-
-// What the client gives the answer; of what is no number the worker says so.
-std::optional<int64_t> time_left_ns(const net::HttpHeaders& headers) {
-  std::optional<int64_t> left_ns;
-  for (const std::string_view header : {"x-request-timeout-ms", "x-request-deadline-ms"}) {
-    const std::string_view text = headers.get(header);
-    int64_t ms = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    if (!whole || ms < 1 || ms > kTimeoutMsMax) continue;
-    left_ns = std::min(left_ns.value_or(INT64_MAX), ms * 1'000'000);
-  }
-  return left_ns;
 }
 
 Result<std::string> model_for(const GatewayConfig& config, const Asker& asker,
@@ -369,6 +352,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const bool is_explained = way == Way::kHttp && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
   if (const auto error = client_mistake(config, request)) return refuse(api::api_error(*error));
+  const Result<std::optional<int64_t>> left_ns = time_left_ns(request.headers);
+  if (!left_ns.ok()) return refuse(api::api_error(left_ns.error()));
   Result<std::optional<Relay::Request::Media>> media = media_of(request, *pool);
   if (!media.ok()) return refuse(api::api_error(media.error()));
   const auto relayed = std::make_shared<Relay::Request>(
@@ -386,9 +371,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .rollout = std::move(routed->rollout),
                      .served = counters_.served.find(pool->name, pool->models.front()),
                      .media = *std::move(media)});
-  if (const auto left_ns = time_left_ns(relayed->http.headers)) {
-    relayed->deadline_ns = clock_.now_ns() + *left_ns;
-  }
+  if (*left_ns) relayed->deadline_ns = clock_.now_ns() + **left_ns;
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
@@ -410,7 +393,9 @@ Relay::Request::KeepAlive Gateway::keep_alive_of(const Relay::Request& request, 
   using KeepAlive = Relay::Request::KeepAlive;
   if (way == Way::kGrpc) return KeepAlive::kMetadata;
   if (way == Way::kSocket) return KeepAlive::kNone;
-  if (api::stream_asked(request.http.body)) return KeepAlive::kComments;
+  const StreamForm form = stream_form(request.http);
+  if (form == StreamForm::kEvents) return KeepAlive::kComments;
+  if (form == StreamForm::kLines) return KeepAlive::kLineBlanks;
   const bool may = request.gate->config().hold.sends_blanks && !comes_from_region &&
                    !request.media && answers_in_json(request.http);
   return may ? KeepAlive::kBlanks : KeepAlive::kNone;

@@ -80,9 +80,10 @@ class Relay final : public WorkerListener,
     // What its client may get while it is held.
     enum class KeepAlive {
       kNone,
-      kComments,  // of a stream of events, before its first one
-      kBlanks,    // before a whole answer of JSON
-      kMetadata,  // a gRPC call's initial ones, once
+      kComments,    // of a stream of events, before its first one
+      kLineBlanks,  // of a stream of lines of JSON, before the first one's object
+      kBlanks,      // before a whole answer of JSON
+      kMetadata,    // a gRPC call's initial ones, once
     };
     KeepAlive keep_alive = KeepAlive::kNone;
     // What it takes of its key's limits; null: its key has none, or it takes nothing.

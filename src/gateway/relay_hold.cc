@@ -14,6 +14,12 @@ namespace {
 constexpr int64_t kMillisecond_ns = 1'000'000;
 constexpr int64_t kLookMs = 500;  // so soon it sees that the gateway ends
 
+std::string_view content_type(Relay::Request::KeepAlive form) {
+  using KeepAlive = Relay::Request::KeepAlive;
+  if (form == KeepAlive::kComments) return "text/event-stream; charset=utf-8";
+  return form == KeepAlive::kLineBlanks ? "application/x-ndjson" : "application/json";
+}
+
 int64_t nanoseconds(double seconds) {
   return static_cast<int64_t>(seconds * 1e9);
 }
@@ -105,19 +111,18 @@ void Relay::keep_alive(int64_t now_ns) {
   if (request_.keep_alive == Request::KeepAlive::kMetadata) {
     return exchange_->start_stream(200, {});
   }
-  const bool is_stream = request_.keep_alive == Request::KeepAlive::kComments;
   if (!std::exchange(streaming_, true)) {
     early_ = true;
     net::HttpHeaders headers;
-    headers.add("Content-Type",
-                is_stream ? "text/event-stream; charset=utf-8" : "application/json");
+    headers.add("Content-Type", std::string(content_type(request_.keep_alive)));
     headers.add("Cache-Control", "no-cache");
     headers.add("x-request-id", request_.request_id);
     for (const auto& [name, value] : request_.limits.fields()) headers.add(name, value);
     exchange_->start_stream(200, std::move(headers));
   }
-  std::string bytes = is_stream ? "" : " ";
-  if (is_stream) net::append_sse_comment(bytes, "waiting for a replica");
+  if (request_.keep_alive != Request::KeepAlive::kComments) return exchange_->write(" ");
+  std::string bytes;
+  net::append_sse_comment(bytes, "waiting for a replica");
   exchange_->write(bytes);
 }
 

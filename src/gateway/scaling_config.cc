@@ -224,6 +224,9 @@ Result<void> read_simulated(const ConfigTable& table, LaunchConfig& launch) {
     return table.bad("lead_p90", fmt::format("({:g}) is less than 'lead_seconds' ({:g})",
                                              *simulated.lead_p90_s, simulated.lead_s));
   }
+  if (simulated.lead_p90_s && simulated.lead_s == 0) {
+    return table.bad("lead_p90", "says nothing without 'lead_seconds'");
+  }
   TRY(table.read_tables("stock_outs", [&](const ConfigTable& one) -> Result<void> {
     TRY(one.expect_only({"at", "for"}));
     SimulatedConfig::StockOut out;
@@ -494,12 +497,31 @@ Result<void> check_foreign(const ConfigTable& pool, const ScalingConfig& scaling
                   "requests they take at a time");
 }
 
+// What says nothing beside the pool's other keys. Of a whole table: where single keys are tried,
+// one of them may be what would give it a meaning.
+Result<void> check_meant(const ConfigTable& table, const ScalingConfig& scaling) {
+  const PoolPolicy& policy = scaling.policy;
+  const bool is_fixed = policy.replicas_min == policy.replicas_max && policy.schedules.empty();
+  if (is_fixed && table.has("max_scale_down_rate")) {
+    return table.bad("max_scale_down_rate",
+                     fmt::format("says nothing where 'min' is 'max' ({})", policy.replicas_max));
+  }
+  if (table.has("hold_keepalive_seconds") && scaling.hold.keep_alive_s >= scaling.hold.time_max_s) {
+    return table.bad("hold_keepalive_seconds",
+                     fmt::format("({:g}) is not less than 'hold_seconds' ({:g}): nothing waits so "
+                                 "long",
+                                 scaling.hold.keep_alive_s, scaling.hold.time_max_s));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> read_scaling(const ConfigTable& pool, bool is_foreign,
                           std::optional<ScalingConfig>& scaling) {
   TRY(pool.read_table("scale", [&](const ConfigTable& table) -> Result<void> {
     TRY(read_scale(table, scaling.emplace()));
+    TRY(check_meant(table, *scaling));
     scaling->place = pool.place_of("scale");
     return {};
   }));

@@ -311,6 +311,17 @@ TEST(ScalingConfig, KeysThatWouldDoNothingAreRefusedByLine) {
        "f:6: [[pool]]: 'scale': 'backlog' says nothing with"},
       {scale + "policy = \"kpa\"\nmax_scale_down_rate = 100\n",
        "f:6: [[pool]]: 'scale': 'max_scale_down_rate' says nothing with"},
+      {scale + "min = 2\nmax = 2\nmax_scale_down_rate = 50\n",
+       "f:7: [[pool]]: 'scale': 'max_scale_down_rate' says nothing where 'min' is 'max' (2)"},
+      {scale + "hold_seconds = 10\nhold_keepalive_seconds = 11\n",
+       "f:6: [[pool]]: 'scale': 'hold_keepalive_seconds' (11) is not less than 'hold_seconds' "
+       "(10)"},
+      {scale + "hold_keepalive_seconds = 3600\n",
+       "f:5: [[pool]]: 'scale': 'hold_keepalive_seconds' (3600) is not less than"},
+      {scale + "schedules = [{days = [], from = \"07:00\", to = \"08:00\", min = 1}]\n",
+       "f:5: [[pool]]: 'scale': 'schedules': 'days' is empty"},
+      {scale + "[pool.launch]\nkind = \"simulated\"\nserve = [\"m\"]\nlead_p90 = 8\n",
+       "f:8: [[pool]]: 'launch': 'lead_p90' says nothing without 'lead_seconds'"},
       {scale + "gpus = 1\nmax_gpus = 2.5\n",
        "f:6: [[pool]]: 'scale': 'max_gpus' must be a whole number"},
       {roles + "concurrency_target = 4\n",
@@ -324,6 +335,21 @@ TEST(ScalingConfig, KeysThatWouldDoNothingAreRefusedByLine) {
   EXPECT_TRUE(parse_gateway_config(roles, "f", {}).ok())
       << parse_gateway_config(roles, "f", {}).error().message;
   EXPECT_TRUE(parse_gateway_config(scale + "policy = \"kpa\"\npanic_window = 20\n", "f", {}).ok());
+}
+
+// Defaults that say nothing beside what was set: what is printed is read again.
+TEST(ScalingConfig, WhatIsPrintedIsReadAgain) {
+  for (const char* const keys : {"min = 2\nmax = 2\n", "hold_seconds = 3\n",
+                                 "min = 1\nmax = 1\nmax_scale_down_rate = 20\n"
+                                 "schedules = [{from = \"07:00\", to = \"08:00\", max = 2}]\n"}) {
+    const std::string text = kPool + "[pool.scale]\n" + keys;
+    const Result<GatewayConfig> read = parse_gateway_config(text, "f", {.allows_empty = true});
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    const Result<GatewayConfig> again =
+        parse_gateway_config(config_text(*read), "f", {.allows_empty = true});
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(scaling_text(*again->pools.at(0).scaling), scaling_text(*read->pools.at(0).scaling));
+  }
 }
 
 TEST(ScalingConfig, WhatIsWrongIsRefusedByLine) {

@@ -57,7 +57,8 @@ std::optional<int> minutes_of(std::string_view text) {
 Result<void> read_days(const ConfigTable& table, Schedule& schedule) {
   std::vector<std::string> texts;
   TRY(table.read("days", texts));
-  if (texts.empty()) return {};
+  if (!table.has("days")) return {};
+  if (texts.empty()) return table.bad("days", "is empty: without 'days' it is every day");
   schedule.days = 0;
   for (const std::string& text : texts) {
     const std::optional<uint8_t> days = days_of(text);

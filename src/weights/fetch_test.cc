@@ -117,6 +117,28 @@ TEST_F(FetchTest, AWebServersFilesBecomeACopyAndNothingIsFetchedTwice) {
   EXPECT_EQ(server.requests().size(), asked + 1);  // the manifest alone
 }
 
+TEST_F(FetchTest, ADiskThatIsTooSmallIsNamedBeforeAByteIsFetched) {
+  constexpr int64_t kTiB = int64_t{1} << 40;
+  if (std::filesystem::space(folder_).available > 4 * kTiB) GTEST_SKIP() << "4 TiB fit here";
+  constexpr int kFiles = 16;
+  Manifest large{.chunk_bytes = kChunkBytesMax, .files = {}};
+  for (int i = 0; i < kFiles; ++i) {
+    ManifestFile file{.path = fmt::format("{:02}", i), .bytes = 4 * kTiB / kFiles, .chunks = {}};
+    for (int64_t at = 0; at < file.bytes; at += kChunkBytesMax) {
+      file.chunks.push_back(base::sha256(fmt::format("{} {}", i, at)));
+    }
+    large.files.push_back(std::move(file));
+  }
+  files_[kManifestName] = large.to_json();
+  FakeServer server(files_answer());
+  const Result<MirrorReport> report = fetch(options(server.url()));
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_THAT(report.error().message, HasSubstr("needs 4.0 TiB more"));
+  EXPECT_THAT(report.error().message, HasSubstr("64.0 MiB that stay free"));
+  EXPECT_EQ(server.requests().size(), 1u);  // the manifest
+}
+
 TEST_F(FetchTest, CutConnectionsGoOnWhereTheyWereCut) {
   std::mutex mutex;
   std::map<std::string, int> cuts;
@@ -212,6 +234,21 @@ TEST_F(FetchTest, SlowDownIsWaitedForAndThenNamed) {
   std::filesystem::remove_all(folder_ + "/copy");
   left = 1'000'000;
   EXPECT_THAT(error_of(fetch(wanted)), HasSubstr("answers 503, again and again"));
+}
+
+// Who has not answered yet may be a wrong name: that is found out sooner.
+TEST_F(FetchTest, AnOriginThatHasNotAnsweredYetIsAskedFourTimes) {
+  std::atomic<bool> is_away{true};
+  FakeServer server([&](const FakeRequest& request) {
+    return is_away || !request.range.empty() ? FakeAnswer{.status = 503} : good(request);
+  });
+  MirrorOptions wanted = options(server.url());
+  EXPECT_THAT(error_of(fetch(wanted)), HasSubstr("answers 503"));
+  EXPECT_EQ(server.requests().size(), 4u);
+  is_away = false;
+  wanted.fetch.connections = 1;
+  EXPECT_NE(error_of(fetch(wanted)), "none");
+  EXPECT_GE(server.requests().size(), 4u + 1 + 8) << "one that has answered is asked eight times";
 }
 
 TEST_F(FetchTest, RedirectsToAnotherHostGetNoKey) {

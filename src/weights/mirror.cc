@@ -8,13 +8,14 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
+#include "cli/human_size.h"
 #include "weights/copies.h"
 #include "weights/place_answers.h"
 
 namespace pelton::weights {
 namespace {
 
-constexpr int64_t kSpareBytes = int64_t{64} << 20;
+constexpr int64_t kSpareBytes = int64_t{64} << 20;  // of the disk, for its other users
 constexpr int kThreadsMax = 8;
 
 using Phase = MirrorProgress::Phase;
@@ -33,9 +34,10 @@ Result<void> check_space(const ChunkFolder& folder, const std::string& path) {
   if (needed == 0 || ::statvfs(path.c_str(), &disk) != 0) return {};
   const auto free = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
   if (needed + kSpareBytes <= free) return {};
+  const auto human = [](int64_t bytes) { return cli::format_bytes(static_cast<double>(bytes)); };
   return Error{ErrorCode::kDoesNotFit,
-               fmt::format("{} needs {:.1f} GB more on its disk, which has {:.1f} GB free", path,
-                           static_cast<double>(needed) / 1e9, static_cast<double>(free) / 1e9),
+               fmt::format("{} needs {} more on its disk, and {} that stay free: {} are free there",
+                           path, human(needed), human(kSpareBytes), human(free)),
                "DEST"};
 }
 
