@@ -364,6 +364,25 @@ class Split(unittest.TestCase):
                 self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, (handoff, context))
                 self.assertGreater(fleet.splits("handed_over"), 0, (handoff, context))
 
+    def test_whole_requests_go_where_there_is_room(self):
+        """Neither what `auto` keeps whole nor what never is split is sent to a worker whose context is too small for it, and no prompt is
+        computed where its answer would be refused."""
+        asked = [(body(number), self.alone[number]) for number in range(8)]
+        asked += [(body(0, n=2), self.several), (body(0, max_completion_tokens=1), self.short)] * 4
+        for roles, pool, contexts in ((("prefill", "decode", "both"), 'split = "auto"\n', {1: 256}),
+                                      (("prefill", "decode"), 'split = "auto"\n', {1: 256}),  # nobody else has the room
+                                      (("prefill", "prefill", "decode"), 'split = "always"\n', {0: 256}),
+                                      (("both", "both"), "", {1: 256})):
+            fleet = self.fleet(roles, pool, contexts=contexts)
+            with concurrent.futures.ThreadPoolExecutor(4) as threads:
+                said = list(threads.map(lambda one: choices(fleet.gateway.port, one[0]), asked))
+            self.assertEqual(said, [alone for _, alone in asked], (roles, contexts))
+            # What nobody has room for is refused by the largest.
+            for _ in range(4):
+                status, text = ask(fleet.gateway.port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": [400] * 800, "max_tokens": 8})
+                self.assertEqual(status, 400, text)
+                self.assertIn("maximum context length is 768", text)
+
     @unittest.skipUnless("avx512" in pathlib.Path("/proc/cpuinfo").read_text(), "this machine has kernels of one kind")
     def test_workers_of_other_kernels_are_never_a_pair(self):
         """What one computes is of no use to the other: they are not asked, and an operator sees why."""
