@@ -47,19 +47,27 @@ def choices(port, asked):
     return json.dumps(json.loads(text)["choices"])
 
 
+def without_date(flags):
+    at = list(flags).index("--current-date")
+    return [*flags[:at], *flags[at + 2:]]
+
+
 class SplitFleet(peers.PeerFleet):
     """Workers of these roles, in their order."""
     roles = ()
     contexts = {}  # of some of them, in tokens
     more = {}  # flags of some of them
+    zones = {}  # time zones of some of them, which see the clock's date then
 
     def start(self, i):
         self.admins = getattr(self, "admins", {})
         self.admins[i] = peers.free_port()
         common = [str(self.contexts.get(i, word)) if word == "768" else word for word in COMMON]
+        if i in self.zones:
+            common = without_date(common)
         self.workers[i] = Process("serve", BOX, *common, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
                                   "--fleet-key-file", self.key, "--admin-port", self.admins[i], "--fleet-role", self.roles[i],
-                                  *self.more.get(i, ()))
+                                  *self.more.get(i, ()), env={"TZ": self.zones[i]} if i in self.zones else None)
 
     def splits(self, outcome):
         return self.metric("splits_total", outcome=outcome)
@@ -111,10 +119,10 @@ class Split(unittest.TestCase):
         """Of workers that were full, by request."""
         return collections.Counter(re.findall(r"request (\S+) attempt \d+ at worker \S+ is over: status 429", "".join(fleet.gateway.log)))
 
-    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None, gateway=()):
+    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None, gateway=(), **zones):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}, "more": more or {}})
+        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}, "more": more or {}, **zones})
         fleet = kind(scratch.name, len(roles), serve=serve, gateway=gateway, pool=f'tokenizer = "{BOX}"\n{pool}')
         self.addCleanup(fleet.close)
         return fleet
@@ -363,6 +371,35 @@ class Split(unittest.TestCase):
                     self.assertEqual(choices(fleet.gateway.port, one), alone, (handoff, context))
                 self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, (handoff, context))
                 self.assertGreater(fleet.splits("handed_over"), 0, (handoff, context))
+
+    def test_a_prompt_has_one_date_in_all_zones(self):
+        """The gateway says it: 26 hours lie between the first worker and the others, so it never is the same day there."""
+        near, far = "BBB12", "AAA-14"
+        alone = Process("serve", BOX, *without_date(COMMON), "--kv-cache-memory", "16MiB", "--port", "0", env={"TZ": near})
+        self.addCleanup(alone.end)
+        for handoff in ("warm", "first"):
+            fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n', zones={0: far, 1: near},
+                               gateway_env={"TZ": near})
+            for number in range(4):
+                before = choices(alone.port, body(number))
+                said = choices(fleet.gateway.port, body(number))
+                if before != choices(alone.port, body(number)):
+                    continue  # a day has begun there
+                self.assertEqual(said, before, (handoff, number))
+            self.assertGreater(fleet.splits("handed_over"), 0)
+            self.assertGreater(fleet.metric("split_found_tokens_total"), 0)
+            self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="refused"), 0)
+
+    def test_workers_that_word_it_otherwise_are_never_a_pair(self):
+        """Another --current-date or --reasoning-field is another fingerprint."""
+        fleet = self.fleet(("both", "both", "both"), 'split = "always"\n')
+        fleet.zones = {1: "UTC0"}  # without the others' date
+        for flags in (("--current-date", "2026-11-29"), ("--current-date", "2026-11-28", "--reasoning-field", "reasoning")):
+            fleet.kill(1)
+            fleet.more = {1: flags}
+            fleet.start(1)
+            self.wait(lambda: [row["state"] for row in fleet.rows()] == ["ready", "unverified", "ready"], fleet.rows)
+            self.assertEqual([choices(fleet.gateway.port, body(number)) for number in range(4)], self.alone[:4])
 
     def test_whole_requests_go_where_there_is_room(self):
         """Neither what `auto` keeps whole nor what never is split is sent to a worker whose context is too small for it, and no prompt is
