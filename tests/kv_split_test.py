@@ -372,6 +372,25 @@ class Split(unittest.TestCase):
                 self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, (handoff, context))
                 self.assertGreater(fleet.splits("handed_over"), 0, (handoff, context))
 
+    def test_prompts_that_the_host_has_no_room_for_are_counted(self):
+        """Half of --swap-space holds less than what the second worker lacks: it computes that, says so once, and the answer is the same."""
+        lengths = (1200, 1300, 1400)
+        words = ["2048" if word == "768" else word for word in COMMON]
+        alone = Process("serve", BOX, *words, "--kv-cache-memory", "16MiB", "--port", "0")
+        try:
+            texts = [self.tokens_asked(alone.port, n) for n in lengths]
+        finally:
+            alone.end()
+        for handoff in ("warm", "first"):
+            fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n', contexts={0: 2048, 1: 2048},
+                               serve=("--kv-cache-memory", "16MiB", "--swap-space", "1MiB", "--kv-port", "0"))
+            self.assertEqual([self.tokens_asked(fleet.gateway.port, n) for n in lengths], texts, handoff)
+            self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, handoff)
+            self.assertGreaterEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="no_room"), len(lengths), handoff)
+            self.assertEqual(sum("kind no_room" in line for line in fleet.workers[1].log), 1, list(fleet.workers[1].log)[-10:])
+            for i in range(2):
+                self.check_clean(fleet, i)
+
     def test_a_prompt_has_one_date_in_all_zones(self):
         """The gateway says it: 26 hours lie between the first worker and the others, so it never is the same day there."""
         near, far = "BBB12", "AAA-14"
