@@ -230,7 +230,9 @@ void log_disk(const kv_transfer::SlotFile& file, const engine::ExecutorCapacity&
         fmt::format("{} {}", capacity.blocks(group, kv::kDisk), capacity.groups[group].spec.name));
   }
   if (file.is_reclaimed()) {
-    log.warning("--kv-disk held the blocks of another model, layout or key: its room is reclaimed");
+    log.warning(
+        fmt::format("--kv-disk: what an earlier start left is of no use: {}; its room is reclaimed",
+                    file.why_reclaimed()));
   }
   log.info(fmt::format("disk tier: {} blocks, {}, {}", fmt::join(slots, " and "),
                        file.is_warm() ? "with what an earlier start left" : "empty",
