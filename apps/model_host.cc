@@ -37,6 +37,7 @@
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
 #include "executor/expert_histogram.h"
+#include "node/model_fingerprint.h"
 #include "node/weight_scrubber.h"
 #include "server/watchdog.h"
 #include "tensor/kv_block.h"
@@ -47,6 +48,7 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kStuckGrace{1};
+constexpr std::string_view kReasoningField = "reasoning_content";
 
 // "process 42: 9312 exchanges, 11.2 MiB received, 0.210 s waiting, 0.013 s copying"; of one on
 // another host "at 10.0.0.2: ...".
@@ -98,11 +100,12 @@ std::function<void()> keeping(const executor::ExpertHistogram& histogram,
 }
 
 // What computes, in words: for /server_info.
-std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
+std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model,
+                                                               const std::string& fingerprint) {
   const executor::LocalExecutor* local = model.local_executor();
   if (local == nullptr) {
     return {{"executor", "modelled"},
-            {"fingerprint", model.fingerprint()},
+            {"fingerprint", fingerprint},
             {"chat_template", model.chat_template_name()}};
   }
   const cost_model::Footprint& footprint = local->footprint();
@@ -117,7 +120,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   }
   std::vector<std::pair<std::string, std::string>> facts = {
       {"executor", "local"},
-      {"fingerprint", model.fingerprint()},
+      {"fingerprint", fingerprint},
       {"chat_template", model.chat_template_name()},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
@@ -178,11 +181,14 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
       .state = std::make_unique<server::ModelState>(clock),
   };
   served.description = description_of(model.checkpoint());
-  served.runtime = [&model] { return runtime_facts(model); };
   served.ranks = [&model] { return rank_figures(model); };
   served.load_phases = model.load_phases();
-  served.fingerprint = model.fingerprint();
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
+  served.fingerprint = node::ModelFingerprint::worded(
+      model.fingerprint(),
+      {.reasoning_field = served.reasoning_field == kReasoningField ? "" : served.reasoning_field,
+       .current_date = served.current_date.value_or("")});
+  served.runtime = [&model, print = served.fingerprint] { return runtime_facts(model, print); };
   return served;
 }
 
@@ -224,7 +230,9 @@ void log_disk(const kv_transfer::SlotFile& file, const engine::ExecutorCapacity&
         fmt::format("{} {}", capacity.blocks(group, kv::kDisk), capacity.groups[group].spec.name));
   }
   if (file.is_reclaimed()) {
-    log.warning("--kv-disk held the blocks of another model, layout or key: its room is reclaimed");
+    log.warning(
+        fmt::format("--kv-disk: what an earlier start left is of no use: {}; its room is reclaimed",
+                    file.why_reclaimed()));
   }
   log.info(fmt::format("disk tier: {} blocks, {}, {}", fmt::join(slots, " and "),
                        file.is_warm() ? "with what an earlier start left" : "empty",
@@ -339,7 +347,7 @@ std::vector<Flag> chat_answer_flags() {
           {.name = "--reasoning-field",
            .value = "NAME",
            .help = "the field that reasoning comes in",
-           .default_text = "reasoning_content",
+           .default_text = std::string(kReasoningField),
            .choices = {"reasoning_content", "reasoning"}},
           {.name = "--allow-control-tokens",
            .help = "token-id prompts of /v1/completions may hold control tokens",

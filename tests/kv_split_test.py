@@ -47,19 +47,27 @@ def choices(port, asked):
     return json.dumps(json.loads(text)["choices"])
 
 
+def without_date(flags):
+    at = list(flags).index("--current-date")
+    return [*flags[:at], *flags[at + 2:]]
+
+
 class SplitFleet(peers.PeerFleet):
     """Workers of these roles, in their order."""
     roles = ()
     contexts = {}  # of some of them, in tokens
     more = {}  # flags of some of them
+    zones = {}  # time zones of some of them, which see the clock's date then
 
     def start(self, i):
         self.admins = getattr(self, "admins", {})
         self.admins[i] = peers.free_port()
         common = [str(self.contexts.get(i, word)) if word == "768" else word for word in COMMON]
+        if i in self.zones:
+            common = without_date(common)
         self.workers[i] = Process("serve", BOX, *common, *self.flags, "--port", "0", "--fleet-port", self.ports[i], "--fleet-name", f"w{i}",
                                   "--fleet-key-file", self.key, "--admin-port", self.admins[i], "--fleet-role", self.roles[i],
-                                  *self.more.get(i, ()))
+                                  *self.more.get(i, ()), env={"TZ": self.zones[i]} if i in self.zones else None)
 
     def splits(self, outcome):
         return self.metric("splits_total", outcome=outcome)
@@ -111,10 +119,10 @@ class Split(unittest.TestCase):
         """Of workers that were full, by request."""
         return collections.Counter(re.findall(r"request (\S+) attempt \d+ at worker \S+ is over: status 429", "".join(fleet.gateway.log)))
 
-    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None, gateway=()):
+    def fleet(self, roles, pool, serve=PEER, contexts=None, more=None, gateway=(), **zones):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}, "more": more or {}})
+        kind = type("Roles", (SplitFleet,), {"roles": roles, "contexts": contexts or {}, "more": more or {}, **zones})
         fleet = kind(scratch.name, len(roles), serve=serve, gateway=gateway, pool=f'tokenizer = "{BOX}"\n{pool}')
         self.addCleanup(fleet.close)
         return fleet
@@ -363,6 +371,73 @@ class Split(unittest.TestCase):
                     self.assertEqual(choices(fleet.gateway.port, one), alone, (handoff, context))
                 self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, (handoff, context))
                 self.assertGreater(fleet.splits("handed_over"), 0, (handoff, context))
+
+    def test_prompts_that_the_host_has_no_room_for_are_counted(self):
+        """Half of --swap-space holds less than what the second worker lacks: it computes that, says so once, and the answer is the same."""
+        lengths = (1200, 1300, 1400)
+        words = ["2048" if word == "768" else word for word in COMMON]
+        alone = Process("serve", BOX, *words, "--kv-cache-memory", "16MiB", "--port", "0")
+        try:
+            texts = [self.tokens_asked(alone.port, n) for n in lengths]
+        finally:
+            alone.end()
+        for handoff in ("warm", "first"):
+            fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n', contexts={0: 2048, 1: 2048},
+                               serve=("--kv-cache-memory", "16MiB", "--swap-space", "1MiB", "--kv-port", "0"))
+            self.assertEqual([self.tokens_asked(fleet.gateway.port, n) for n in lengths], texts, handoff)
+            self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, handoff)
+            self.assertGreaterEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="no_room"), len(lengths), handoff)
+            self.assertEqual(sum("kind no_room" in line for line in fleet.workers[1].log), 1, list(fleet.workers[1].log)[-10:])
+            for i in range(2):
+                self.check_clean(fleet, i)
+
+    def test_a_prompt_has_one_date_in_all_zones(self):
+        """The gateway says it: 26 hours lie between the first worker and the others, so it never is the same day there."""
+        near, far = "BBB12", "AAA-14"
+        alone = Process("serve", BOX, *without_date(COMMON), "--kv-cache-memory", "16MiB", "--port", "0", env={"TZ": near})
+        self.addCleanup(alone.end)
+        for handoff in ("warm", "first"):
+            fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n', zones={0: far, 1: near},
+                               gateway_env={"TZ": near})
+            for number in range(4):
+                before = choices(alone.port, body(number))
+                said = choices(fleet.gateway.port, body(number))
+                if before != choices(alone.port, body(number)):
+                    continue  # a day has begun there
+                self.assertEqual(said, before, (handoff, number))
+            self.assertGreater(fleet.splits("handed_over"), 0)
+            self.assertGreater(fleet.metric("split_found_tokens_total"), 0)
+            self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="refused"), 0)
+
+    def test_workers_that_word_it_otherwise_are_never_a_pair(self):
+        """Another --current-date or --reasoning-field is another fingerprint."""
+        fleet = self.fleet(("both", "both", "both"), 'split = "always"\n')
+        fleet.zones = {1: "UTC0"}  # without the others' date
+        for flags in (("--current-date", "2026-11-29"), ("--current-date", "2026-11-28", "--reasoning-field", "reasoning")):
+            fleet.kill(1)
+            fleet.more = {1: flags}
+            fleet.start(1)
+            self.wait(lambda: [row["state"] for row in fleet.rows()] == ["ready", "unverified", "ready"], fleet.rows)
+            self.assertEqual([choices(fleet.gateway.port, body(number)) for number in range(4)], self.alone[:4])
+
+    def test_whole_requests_go_where_there_is_room(self):
+        """Neither what `auto` keeps whole nor what never is split is sent to a worker whose context is too small for it, and no prompt is
+        computed where its answer would be refused."""
+        asked = [(body(number), self.alone[number]) for number in range(8)]
+        asked += [(body(0, n=2), self.several), (body(0, max_completion_tokens=1), self.short)] * 4
+        for roles, pool, contexts in ((("prefill", "decode", "both"), 'split = "auto"\n', {1: 256}),
+                                      (("prefill", "decode"), 'split = "auto"\n', {1: 256}),  # nobody else has the room
+                                      (("prefill", "prefill", "decode"), 'split = "always"\n', {0: 256}),
+                                      (("both", "both"), "", {1: 256})):
+            fleet = self.fleet(roles, pool, contexts=contexts)
+            with concurrent.futures.ThreadPoolExecutor(4) as threads:
+                said = list(threads.map(lambda one: choices(fleet.gateway.port, one[0]), asked))
+            self.assertEqual(said, [alone for _, alone in asked], (roles, contexts))
+            # What nobody has room for is refused by the largest.
+            for _ in range(4):
+                status, text = ask(fleet.gateway.port, "POST", "/v1/completions", {"model": "pelton-box", "prompt": [400] * 800, "max_tokens": 8})
+                self.assertEqual(status, 400, text)
+                self.assertIn("maximum context length is 768", text)
 
     @unittest.skipUnless("avx512" in pathlib.Path("/proc/cpuinfo").read_text(), "this machine has kernels of one kind")
     def test_workers_of_other_kernels_are_never_a_pair(self):

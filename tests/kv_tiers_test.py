@@ -258,6 +258,21 @@ class Tiers(unittest.TestCase):
         with Server(*self.warm_flags()) as server:
             self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
 
+    def test_flags_that_tune_keep_what_is_there(self):
+        """They change how the device is shared among KV groups, not what a block is; another size is said by its name."""
+        with Server(*self.warm_flags()) as server:
+            server.answers(range(12))
+            server.wait_until_written()
+        for flags in (("--kv-cache-memory", "2MiB"), ("--max-num-seqs", "4")):
+            with Server(*self.warm_flags(), *flags) as server:
+                self.assertGreater(server.disk_tokens(), 0, flags)
+                self.check_answers(server, range(4))
+                self.assertNotIn("its room is reclaimed", server.stop(), flags)
+        self.assertRegex(self.kv("check", self.disk, "--kv-disk-key-file", self.key).stdout, r"^[1-9]\d* blocks, 0 damaged\n$")
+        with Server(*self.warm_flags("65MiB")) as server:
+            self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
+            self.assertIn("it was made with another --kv-disk-size; its room is reclaimed", server.stop())
+
     def test_killed_amid_writes_it_says_nothing_wrong_afterwards(self):
         """FT-58: torn slots are misses, and nobody has to clean up."""
         draw = random.Random(5)

@@ -143,6 +143,15 @@ void write(base::JsonWriter& w, std::string_view name, const HeaderFields& field
   w.end_array();
 }
 
+// It stands in prompts.
+bool has_dates_form(std::string_view date) {
+  constexpr std::string_view kForm = "0000-00-00";
+  const auto fits = [](char shape, char c) {
+    return shape == '0' ? c >= '0' && c <= '9' : c == shape;
+  };
+  return std::ranges::equal(kForm, date, fits);
+}
+
 // Whoever only computes prompts, or none, has to exchange what was computed.
 Result<void> set_role(std::string_view role, WorkerRecord& record) {
   const std::optional<WorkerRole> known = worker_role_named(role);
@@ -165,6 +174,7 @@ std::string encode(const RunEnvelope& one) {
   write(w, "headers", one.headers);
   w.key("tenant").string(one.tenant).key("weight").number(one.weight);
   w.key("seed").string(fmt::format("{:x}", one.seed)).key("created_ms").integer(one.created_ms);
+  if (!one.date.empty()) w.key("date").string(one.date);
   w.key("deadline_ms").integer(one.deadline_ms).key("delivered").boolean(one.delivered);
   if (one.further_max > 0) w.key("further_max").integer(one.further_max);
   if (one.warmed) w.key("warmed").boolean(true);
@@ -197,6 +207,7 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
   fields.read("weight", one.weight);
   fields.read_bits("seed", one.seed);
   fields.read_count("created_ms", one.created_ms, kCountMax * 16);
+  fields.read("date", one.date);
   fields.read_count("deadline_ms", one.deadline_ms);
   fields.read("delivered", one.delivered);
   fields.read_count("further_max", one.further_max, 1 << 30);
@@ -209,6 +220,9 @@ Result<RunEnvelope> decode_run_envelope(std::string_view text) {
   if (protocol != kProtocolVersion) {
     return bad_field("protocol",
                      fmt::format("is {}; this worker speaks {}", protocol, kProtocolVersion));
+  }
+  if (!one.date.empty() && !has_dates_form(one.date)) {
+    return bad_field("date", "must be a day as YYYY-MM-DD");
   }
   const RunEnvelope::Peer& peer = one.peer;
   if (peer.port != 0 && (peer.host.empty() || peer.tokens == 0 || peer.ticket.empty())) {

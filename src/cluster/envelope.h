@@ -36,7 +36,8 @@ struct RunEnvelope {
   std::string tenant;
   double weight = 1.0;
   uint64_t seed = 0;        // of all that is drawn for the answer: sampling, ids
-  int64_t created_ms = 0;   // since 1970: the answer's date, and the prompt's
+  int64_t created_ms = 0;   // since 1970: the answer's date
+  std::string date;         // of its prompt, "2026-11-30"; empty: as the worker's clock has it
   int64_t deadline_ms = 0;  // left; 0: none
   // Bytes of the answer have gone to the client: what is repeated of it is not sent again.
   bool delivered = false;

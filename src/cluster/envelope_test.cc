@@ -23,6 +23,7 @@ TEST(Envelope, ComesBackAsItWas) {
       .weight = 2.5,
       .seed = 0xFFFF'FFFF'FFFF'FFF1,
       .created_ms = 1'795'000'000'123,
+      .date = "2026-11-18",
       .deadline_ms = 5'000,
       .delivered = true,
       .peer = {.host = "h", .port = 9, .tokens = 64, .ticket = "t", .ahead = true}};
@@ -31,6 +32,7 @@ TEST(Envelope, ComesBackAsItWas) {
   EXPECT_EQ(encode(*got), encode(sent));
   EXPECT_EQ(got->seed, sent.seed);
   EXPECT_EQ(got->headers, sent.headers);
+  EXPECT_EQ(got->date, sent.date);
   EXPECT_EQ(got->peer.ticket, sent.peer.ticket);
   EXPECT_TRUE(got->peer.ahead);
 }
@@ -62,6 +64,9 @@ TEST(Envelope, IsRefusedByField) {
         {R"({"protocol":1,"attempt":-1})", "attempt"},
         {R"({"protocol":1,"headers":[["a"]]})", "headers"},
         {R"({"protocol":1,"delivered":1})", "delivered"},
+        {R"({"protocol":1,"date":"2026-11-1"})", "date"},
+        {R"({"protocol":1,"date":"2026-11-1\n"})", "date"},
+        {R"({"protocol":1,"date":"2026/11/18"})", "date"},
         // KV-11: half of what says where keys and values are.
         {R"({"protocol":1,"peer_port":65536})", "peer_port"},
         {R"({"protocol":1,"peer_port":1})", "peer_port"},

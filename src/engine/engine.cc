@@ -136,6 +136,7 @@ class Engine::Loop {
   void turn();
   void exchange_with_disk();
   void exchange_with_peers();
+  void warn_of_room();
   void erase_if_asked();
   void carry_out(Erasure erasure);
   void collect();
@@ -179,6 +180,7 @@ class Engine::Loop {
   std::unordered_map<SequenceId, std::unique_ptr<Reader>> readers_;  // the core's answers lead here
   int64_t cancels_seen_ = 0;
   bool all_deferred_ = false;
+  bool warned_of_room_ = false;
   int64_t integrity_checks_ = 0;
   int64_t kv_releases_ = 0;
   std::optional<int64_t> checked_ns_;
@@ -329,9 +331,19 @@ void Engine::Loop::exchange_with_peers() {
     const bool lacks = core_.scheduler().lacks_blocks();
     peers->offer(lacks ? nothing_of(ask) : core_.offer(ask, now_ns));
   }
+  warn_of_room();
   for (kv::PeerOffer& offer : core_.further_offers(now_ns)) peers->offer(std::move(offer));
   for (kv::PeerFetch& fetch : core_.take_peer_fetches()) peers->fetch(std::move(fetch));
   for (const int64_t id : core_.take_peer_cancels()) peers->cancel(id);
+}
+
+// Once: metrics count them.
+void Engine::Loop::warn_of_room() {
+  if (warned_of_room_ || core_.scheduler().peer_tier().counters().no_room == 0) return;
+  warned_of_room_ = true;
+  log_.warning(
+      "a prompt is computed although another worker has it: half of --swap-space, less what is in "
+      "use, does not hold what it lacks (pelton_kv_peer_fetches_total, kind no_room)");
 }
 
 void Engine::Loop::erase(std::optional<std::string> tenant, Erased done) {

@@ -92,7 +92,10 @@ std::unique_ptr<PeerTier::Load> PeerTier::load(const Asked& asked, int64_t now_n
   if (!is_granted) return nullptr;
   const std::string address = fmt::format("{} {}", asked.peer.host, asked.peer.port);
   const bool ahead = asked.peer.ahead;
-  if (!any_place(address, ahead, now_ns)) return nullptr;
+  if (!any_place(address, ahead, now_ns)) {
+    ++counters_.left_alone;
+    return nullptr;
+  }
   kv::PeerFetch fetch{.id = next_id_,
                       .host = asked.peer.host,
                       .port = asked.peer.port,
@@ -137,7 +140,9 @@ bool PeerTier::plan(kv::PeerFetch& fetch, int near) {
     fetch.held.push_back(std::move(held));
     // Half of the host's memory is for others.
     const BlockPool& host = pools_.pool(group, kv::kHost);
-    if (lacks > host.free_count() - host.block_count() / 2) return false;
+    if (lacks <= host.free_count() - host.block_count() / 2) continue;
+    ++counters_.no_room;
+    return false;
   }
   // Ahead of its time nobody waits for it.
   if (fetch.ahead || pays(bytes, (far - near) * pools_.block_tokens())) return true;
@@ -168,6 +173,7 @@ bool PeerTier::take_rooms(kv::PeerFetch& fetch, Load& load) {
     if (pools_.pool(group, kv::kHost).take(missing[group], fetch.rooms[group])) continue;
     for (int i = 0; i < group; ++i) pools_.pool(i, kv::kHost).give_back(fetch.rooms[i]);
     release(load);
+    ++counters_.no_room;
     return false;
   }
   return true;

@@ -73,11 +73,13 @@ class PeerTier {
   void forget_all();
 
   struct Counters {
-    int64_t fetches = 0;   // begun
-    int64_t joined = 0;    // prompts that waited for another one's
-    int64_t declined = 0;  // computing is quicker
-    int64_t ahead = 0;     // of those begun: while the peer computed them
-    int64_t late = 0;      // not waited for to the end
+    int64_t fetches = 0;     // begun
+    int64_t joined = 0;      // prompts that waited for another one's
+    int64_t declined = 0;    // computing is quicker
+    int64_t no_room = 0;     // the host has none for what they lack
+    int64_t left_alone = 0;  // its peer failed lately, or enough is being fetched
+    int64_t ahead = 0;       // of those begun: while the peer computed them
+    int64_t late = 0;        // not waited for to the end
     int64_t blocks_fetched = 0;
     int64_t bytes_fetched = 0;
     int64_t fetch_ns = 0;  // that these took

@@ -317,6 +317,7 @@ TEST_F(PeerTierTest, APeerThatFailsAgainAndAgainIsLeftAloneForAWhile) {
   }
   EXPECT_EQ(target_.counters().fetches, 3);
   EXPECT_EQ(target_.counters().failed, 3);
+  EXPECT_EQ(target_.counters().left_alone, 2);
   target_.now_ns += 20'000'000'000;
   target_.turn();  // its clock is the plan's
   target_.submit(9, 60);
@@ -325,6 +326,25 @@ TEST_F(PeerTierTest, APeerThatFailsAgainAndAgainIsLeftAloneForAWhile) {
   target_.scheduler.finish_peer_fetch(
       {.id = target_.fetches.back().id, .outcome = Outcome::kFailed, .blocks = {}}, target_.now_ns);
   finish_target();
+}
+
+// 15 blocks of 29: the rest is for others.
+TEST_F(PeerTierTest, WhatTheHostHasNoRoomForIsComputedAndCounted) {
+  ExecutorCapacity small = capacity();
+  small.groups[0].block_counts[kv::kHost] = 29;
+  Worker target(small);
+  target.submit(1, 60);
+  target.turn();
+  EXPECT_EQ(target.counters().no_room, 0);
+  ASSERT_EQ(target.fetches.size(), 1u);
+  target.submit(2, 60);
+  target.turn();
+  EXPECT_EQ(target.counters().no_room, 1);
+  EXPECT_EQ(target.counters().fetches, 1);
+  target.scheduler.finish_peer_fetch(
+      {.id = target.fetches.front().id, .outcome = Outcome::kNothing, .blocks = {}}, target.now_ns);
+  target.finish();
+  EXPECT_TRUE(target.scheduler.ledger().clean());
 }
 
 // Prompts that are being computed at the source, 16 tokens a step.

@@ -146,7 +146,14 @@ Result<std::unique_ptr<kv_transfer::BlockStore>> open_disk(
       .disk = options.disk, .block_tokens = model.footprint().kv.block_tokens, .groups = groups};
   TRY_ASSIGN(const std::string identity, kv_identity(checkpoint, model));
   store.disk.identity += identity;
-  return kv_transfer::BlockStore::open(store, *model.host_blocks());
+  TRY_ASSIGN(auto opened, kv_transfer::BlockStore::open(store, *model.host_blocks()));
+  // What lies there may share its room otherwise.
+  const kv_transfer::FileHeader& header = opened->file().header();
+  for (int group = 0; group < groups.size(); ++group) {
+    groups[group].block_counts[kv::kDisk] =
+        static_cast<int>(header.groups[static_cast<size_t>(group)].slot_count);
+  }
+  return opened;
 }
 
 std::string rope_text(const std::optional<families::RopeConfig>& rope) {

@@ -21,12 +21,13 @@ namespace pelton::gateway {
 
 // A prompt to be routed.
 struct RoutedPrompt {
-  int64_t tokens = 0;                // an estimate where it has no names
+  int64_t tokens = 0;                // an estimate where is_counted is false
   std::vector<kv::BlockHash> names;  // of its whole blocks
   int block_tokens = 0;              // of these; 0: it has none
   int64_t output_max = 0;            // tokens that its answer may have; 0: it does not say
   // It has one answer of more than one token, which may go on at another worker.
   bool is_splittable = false;
+  bool is_counted = false;  // its tokens are the model's
 };
 
 // Of the whole blocks of a prompt, but for its last token, which is always computed. `origin`: its

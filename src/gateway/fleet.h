@@ -525,6 +525,7 @@ class Fleet {
   };
   Choice choose(const Wanted& wanted, const CostRequest& request, std::vector<CostCandidate>& all,
                 std::vector<CostTerms>* explained) const;
+  bool keep_to_contexts(const Wanted& wanted, std::vector<CostCandidate>& all) const;
   void keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all) const;
   bool may_decide_late(std::string_view pool) const;
   SplitRequest split_request(const Wanted& wanted, const CostRequest& request,

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "gateway/context_choice.h"
 #include "gateway/fleet.h"
 #include "kv_transfer/peer_id.h"
 
@@ -66,8 +67,9 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
     choice.worker = choose_by_cost(request, all, wanted.draw, explained);
     return choice;
   }
+  const bool any_role = keep_to_contexts(wanted, all);
   if (wanted.may_split) choice.pair = best_pair(wanted, request, all);
-  keep_to_roles(wanted, all);
+  if (!any_role) keep_to_roles(wanted, all);
   const auto& preferred = wanted.preferred;
   const bool is_there = preferred && preferred->worker < all.size() &&
                         all[preferred->worker].usable &&
@@ -99,6 +101,38 @@ Fleet::Choice Fleet::choose(const Wanted& wanted, const CostRequest& request,
 
 bool Fleet::may_take_over(const Worker& worker, const Wanted& wanted) {
   return worker.record.kv_port != 0 && worker.record.block_tokens == wanted.prompt.block_tokens;
+}
+
+// Whose context is too small for the request would answer 400, though others have room. True: of
+// those that take whole requests none has, and somebody else does.
+bool Fleet::keep_to_contexts(const Wanted& wanted, std::vector<CostCandidate>& all) const {
+  if (wanted.source || !wanted.prompt.is_counted) return false;
+  std::vector<WorkerContext> contexts;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (workers_[i] == nullptr) continue;
+    const Worker& worker = *workers_[i];
+    // What is away comes back.
+    const bool has_said = worker.record.context_tokens > 0 && !worker.leaves &&
+                          worker.mismatch.empty() && worker.config.pool == wanted.pool &&
+                          has_model(worker, wanted.model);
+    if (!all[i].usable && !has_said) continue;
+    contexts.push_back({.tokens = worker.record.context_tokens, .usable = all[i].usable});
+  }
+  const int64_t least = context_to_ask(wanted.prompt.tokens, wanted.prompt.output_max, contexts);
+  bool takes = false;  // somebody takes whole requests
+  bool holds = false;  // and has room
+  bool any = false;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].usable) continue;
+    const Worker& worker = *workers_[i];
+    const bool decodes = cluster::decodes(worker.role) && !worker.next_role;
+    const int64_t context = worker.record.context_tokens;
+    all[i].usable = context == 0 || context >= least;
+    takes = takes || decodes;
+    holds = holds || (decodes && all[i].usable);
+    any = any || all[i].usable;
+  }
+  return takes && !holds && any;
 }
 
 // Whole requests, and answers that go on, are for those that decode. Where none of them is there

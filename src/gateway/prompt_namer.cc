@@ -40,14 +40,15 @@ RoutedPrompt PromptNamer::name(const net::HttpRequest& request, const Naming& na
   const std::optional<PromptTokens> known = prompt_tokens(
       *naming.text, {.path = request.path, .body = request.body, .date = naming.date});
   if (!known) return unnamed(request);
-  RoutedPrompt prompt{.tokens = std::ssize(known->tokens)};
+  RoutedPrompt prompt{.tokens = std::ssize(known->tokens),
+                      .output_max = std::max<int64_t>(known->output_max.value_or(0), 0),
+                      .is_counted = true};
   const bool has_salt = naming.salt_of || known->cache_salt.empty();
   if (!hasher_ || naming.block_tokens == 0 || !has_salt) return prompt;
   const std::string salt = naming.salt_of ? naming.salt_of(known->cache_salt) : std::string();
   prompt.names = block_names(*hasher_, {.salt = salt, .adapter = naming.adapter}, known->tokens,
                              naming.block_tokens);
   prompt.block_tokens = naming.block_tokens;
-  prompt.output_max = std::max<int64_t>(known->output_max.value_or(0), 0);
   prompt.is_splittable = known->answers == 1 && known->output_max.value_or(2) > 1 &&
                          known->may_move && !prompt.names.empty();
   return prompt;

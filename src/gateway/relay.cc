@@ -256,6 +256,8 @@ std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max
                                 .weight = request_.principal.weight,
                                 .seed = request_.seed,
                                 .created_ms = request_.created_ms,
+                                // All who compute its prompt have the same, in whatever zone.
+                                .date = base::local_date(request_.created_ms),
                                 .delivered = streaming_ && !early_,
                                 .further_max = further_max,
                                 .warmed = warmed_attempt_ == attempt_ && further_max == 0,

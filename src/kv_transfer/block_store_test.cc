@@ -253,6 +253,48 @@ TEST_F(BlockStoreTest, of_another_model_layout_or_key_nothing_matches) {
   EXPECT_TRUE((*store)->kept().empty());
 }
 
+// Flags that change how the device is shared among the groups do not empty it.
+TEST_F(BlockStoreTest, a_file_that_shares_its_room_otherwise_stays) {
+  {
+    const auto store = open();
+    write(*store, 0, 19);
+    write(*store, 1, 3);
+  }
+  // A slot of the first group is two of the second one's: the same bytes.
+  BlockStore::Options other = options(kSecret, "model");
+  other.groups[0].block_counts[kv::kDisk] = 16;
+  other.groups[1].block_counts[kv::kDisk] = 18;
+  const auto store = BlockStore::open(other, memory_);
+  ASSERT_TRUE(store.ok());
+  EXPECT_TRUE((*store)->file().is_warm());
+  EXPECT_EQ((*store)->file().header().groups[0].slot_count, 20U);
+  EXPECT_EQ((*store)->file().header().groups[1].slot_count, 10U);
+  EXPECT_EQ((*store)->kept().size(), 2U);
+  EXPECT_EQ(read(**store, 0, 19), Outcome::kDone);
+  EXPECT_EQ(read(**store, 1, 3), Outcome::kDone);
+}
+
+TEST_F(BlockStoreTest, what_cannot_stay_is_said_with_its_reason) {
+  const auto reason = [&](BlockStore::Options other) {
+    { write(*open(), 0, 1); }
+    const auto store = BlockStore::open(other, memory_);
+    EXPECT_TRUE(store.ok() && (*store)->file().is_reclaimed());
+    return store.ok() ? (*store)->file().why_reclaimed() : std::string();
+  };
+  BlockStore::Options larger = options(kSecret, "model");
+  larger.groups[0].block_counts[kv::kDisk] = 22;
+  EXPECT_THAT(reason(larger), HasSubstr("--kv-disk-size"));
+  BlockStore::Options layout = options(kSecret, "model");
+  layout.groups[1].spec.block_bytes = 600;
+  EXPECT_THAT(reason(layout), HasSubstr("--block-size"));
+  EXPECT_THAT(reason(options(kSecret, "other weights")), HasSubstr("weights"));
+  EXPECT_THAT(reason(options("", "model")), HasSubstr("no --kv-disk-key-file"));
+  { write(*open(), 0, 1); }
+  std::filesystem::resize_file(file(), 4096);
+  const auto cut = open();
+  EXPECT_THAT(cut->file().why_reclaimed(), HasSubstr("damaged"));
+}
+
 TEST_F(BlockStoreTest, a_second_process_is_refused) {
   const auto store = open();
   const auto second = BlockStore::open(options(kSecret, "model"), memory_);

@@ -1,9 +1,11 @@
 #include "kv_transfer/slot_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -114,6 +116,58 @@ Error no_room(const std::string& folder, int64_t wanted, int64_t free) {
                "kv-disk-size"};
 }
 
+int64_t slot_bytes_of(const FileHeader::Group& group) {
+  constexpr auto kAlignment = static_cast<int64_t>(AlignedBuffer::kAlignment);
+  const auto block = static_cast<int64_t>(group.block_bytes);
+  const int64_t needed = static_cast<int64_t>(SlotHeader::kBytes) + kSealBytes + block;
+  return (needed + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t file_bytes_of(const FileHeader& header) {
+  int64_t bytes = FileHeader::kBytes;
+  for (const FileHeader::Group& group : std::span(header.groups).first(header.group_count)) {
+    bytes += slot_bytes_of(group) * group.slot_count;
+  }
+  return bytes;
+}
+
+// What lies there: so many bytes, and what they begin with, if that is a header.
+struct LeftFile {
+  std::optional<FileHeader> header;
+  int64_t bytes = 0;
+};
+
+// Why it cannot stay for what is wanted; empty: it can. How its room is shared among the groups may
+// be another one, as long as each has some; so its size may differ by what does not fill a slot of
+// each.
+std::string why_of_no_use(const LeftFile& found, const FileHeader& wanted) {
+  constexpr const char* kDamaged = "it is damaged, or no tier's";
+  if (!found.header) return kDamaged;
+  const FileHeader& has = *found.header;
+  const auto groups = std::span(wanted.groups).first(wanted.group_count);
+  int64_t unit = 0;
+  for (const FileHeader::Group& group : groups) unit += slot_bytes_of(group);
+  const auto blocks = [](const FileHeader& header) {
+    std::array<uint64_t, FileHeader::kGroupsMax> bytes{};
+    std::ranges::transform(header.groups, bytes.begin(), &FileHeader::Group::block_bytes);
+    return bytes;
+  };
+  if (has.group_count != wanted.group_count || blocks(has) != blocks(wanted)) {
+    return "its blocks are of another model, --kv-cache-dtype or --block-size";
+  }
+  if (has.fingerprint != wanted.fingerprint) {
+    return "it is of other weights, files that were changed or moved, another arithmetic, or "
+           "another key";
+  }
+  if (found.bytes != file_bytes_of(has)) return kDamaged;
+  const bool has_all =
+      std::ranges::none_of(std::span(has.groups).first(has.group_count),
+                           [](const FileHeader::Group& group) { return group.slot_count == 0; });
+  const int64_t more = file_bytes_of(wanted) - found.bytes;
+  if (!has_all || more >= unit || -more >= unit) return "it was made with another --kv-disk-size";
+  return "";
+}
+
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(size_t size)
@@ -162,22 +216,16 @@ void SlotFile::look_at(const Options& options, const std::string& path) {
   SystemFile old(there, path);
   std::string bytes(FileHeader::kBytes, '\0');
   const bool is_read = old.read(0, bytes).ok();
-  std::optional<FileHeader> header = is_read ? FileHeader::decode(bytes) : std::nullopt;
-  const FileHeader found = header.value_or(FileHeader{});
-  if (header) {
-    header->generation = 0;
-    header->erased_count = 0;
-    header->erased = {};
-  }
-  FileHeader wanted = options.header;
-  wanted.generation = 0;
   struct stat info {};
   const bool is_known = ::fstat(there, &info) == 0;
-  is_warm_ = options.keeps && is_known && info.st_size == file_bytes() && header == wanted;
-  is_reclaimed_ = !is_warm_;
   constexpr int64_t kStatBlock = 512;
   reclaimed_bytes_ = is_known ? int64_t{info.st_blocks} * kStatBlock : 0;
-  if (is_warm_) header_ = found;
+  const LeftFile what{.header = is_read ? FileHeader::decode(bytes) : std::nullopt,
+                      .bytes = is_known ? int64_t{info.st_size} : 0};
+  why_reclaimed_ = options.keeps ? why_of_no_use(what, options.header)
+                                 : "no --kv-disk-key-file is given, and it was made with one";
+  is_warm_ = why_reclaimed_.empty();
+  if (is_warm_) header_ = *what.header;
 }
 
 // The room is reserved now, so that it is not missing later. What lies there goes when the new file
@@ -185,7 +233,7 @@ void SlotFile::look_at(const Options& options, const std::string& path) {
 Result<void> SlotFile::make(const Options& options, const std::string& path) {
   const std::string new_path = fmt::format("{}/{}", options.folder, kNewName);
   const int64_t free = free_bytes(options.folder);
-  const int64_t reclaimed = is_reclaimed_ ? reclaimed_bytes_ : 0;
+  const int64_t reclaimed = is_reclaimed() ? reclaimed_bytes_ : 0;
   if (file_bytes() > free && file_bytes() - free > reclaimed) {
     return no_room(options.folder, file_bytes(), free + reclaimed);
   }
@@ -204,7 +252,7 @@ Result<void> SlotFile::make(const Options& options, const std::string& path) {
   const Error unnamed = system_error("cannot make " + path, ErrorCode::kIo);
   ::unlink(new_path.c_str());
   if (!made.ok() || options.keeps) return made.ok() ? unnamed : made;
-  if (is_reclaimed_) ::unlink(path.c_str());
+  if (is_reclaimed()) ::unlink(path.c_str());
   return {};
 }
 
@@ -249,10 +297,7 @@ Result<std::unique_ptr<SlotFile>> SlotFile::open_existing(const std::string& fol
 }
 
 int64_t SlotFile::slot_bytes(int group) const {
-  constexpr auto kAlignment = static_cast<int64_t>(AlignedBuffer::kAlignment);
-  const auto block = static_cast<int64_t>(header_.groups[static_cast<size_t>(group)].block_bytes);
-  const int64_t needed = static_cast<int64_t>(SlotHeader::kBytes) + kSealBytes + block;
-  return (needed + kAlignment - 1) / kAlignment * kAlignment;
+  return slot_bytes_of(header_.groups[static_cast<size_t>(group)]);
 }
 
 int64_t SlotFile::offset_of(const Slot& slot) const {
@@ -264,7 +309,7 @@ int64_t SlotFile::offset_of(const Slot& slot) const {
 }
 
 int64_t SlotFile::file_bytes() const {
-  return offset_of({.group = static_cast<int>(header_.group_count)});
+  return file_bytes_of(header_);
 }
 
 Result<std::vector<SlotFile::Found>> SlotFile::list() {

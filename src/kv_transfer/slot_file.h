@@ -47,7 +47,9 @@ class SlotFile {
  public:
   struct Options {
     std::string folder;
-    FileHeader header;   // as it is to be: its generation is the file's own if that one fits
+    // As it is to be. Of a file that fits, the generation is its own, and so is how it shares its
+    // room among the groups.
+    FileHeader header;
     bool keeps = false;  // it stays for the next process; otherwise its name is gone at once
     // What stands between this and the system, for tests; may be empty.
     std::function<std::unique_ptr<RawFile>(std::unique_ptr<RawFile>)> wrap = {};
@@ -64,7 +66,8 @@ class SlotFile {
   bool is_kept() const { return is_kept_; }
   // It was there and made for the same blocks; `reclaimed`: it was there, for others.
   bool is_warm() const { return is_warm_; }
-  bool is_reclaimed() const { return is_reclaimed_; }
+  bool is_reclaimed() const { return !why_reclaimed_.empty(); }
+  const std::string& why_reclaimed() const { return why_reclaimed_; }
 
   struct Slot {
     int group = 0;
@@ -104,7 +107,7 @@ class SlotFile {
   bool is_direct_ = false;
   bool is_kept_ = false;
   bool is_warm_ = false;
-  bool is_reclaimed_ = false;
+  std::string why_reclaimed_;
   int64_t reclaimed_bytes_ = 0;
   int lock_ = -1;
   std::unique_ptr<RawFile> file_;      // for slots

@@ -49,4 +49,11 @@ std::string ModelFingerprint::of(const Parts& parts) const {
   return base::sha256(all).substr(0, kDigits);
 }
 
+std::string ModelFingerprint::worded(const std::string& fingerprint, const Wording& wording) {
+  if (wording.reasoning_field.empty() && wording.current_date.empty()) return fingerprint;
+  const std::string all =
+      fmt::format("{}\n{}\n{}", fingerprint, wording.reasoning_field, wording.current_date);
+  return base::sha256(all).substr(0, kDigits);
+}
+
 }  // namespace pelton::node

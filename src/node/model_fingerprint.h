@@ -28,6 +28,12 @@ class ModelFingerprint {
   };
   // 32 hexadecimal digits.
   std::string of(const Parts& parts) const;
+  // The same of a server that reads prompts or writes answers otherwise than it would by default.
+  struct Wording {
+    std::string_view reasoning_field;  // empty: the default one, as the next
+    std::string_view current_date;
+  };
+  static std::string worded(const std::string& fingerprint, const Wording& wording);
 
  private:
   std::string files_;  // of weights and configuration

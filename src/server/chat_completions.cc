@@ -61,8 +61,8 @@ class ChatCompletion final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     const api::GenerationFields& generation = request_->generation;
     ChatTurn::Options turn = turn_options(*request_, scope.model);
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(
-        *request_, scope.model, scope.tenant, scope.identity.created_ms, turn.opening);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                            scope.identity, turn.opening);
     if (!made.ok()) return api::api_error(made.error());
     ChatPrompt prompt = *std::move(made);
     std::string id = answer_id("chatcmpl-", generation.request_id, scope.identity.draw());
@@ -121,8 +121,8 @@ class ChatInputTokens final : public ModelRequest {
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
-    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
-        request_, scope.model, scope.tenant, scope.identity.created_ms, opening);
+    const Result<ChatPrompt> prompt =
+        scope.services.chat_prompt_of(request_, scope.model, scope.tenant, scope.identity, opening);
     if (!prompt.ok()) return api::api_error(prompt.error());
     count_ = prompt->tokens.size();
     return std::nullopt;

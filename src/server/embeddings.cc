@@ -109,8 +109,7 @@ class OpenAiEmbeddings final : public ModelRequest {
     head_.is_pooling = is_pooling_;
     PooledPrompts prompts;
     if (!request_.messages.empty()) {
-      const std::string date =
-          scope.model.current_date.value_or(base::local_date(scope.identity.created_ms));
+      const std::string date = scope.model.current_date.value_or(scope.identity.prompt_date());
       auto tokens = chat_to_embed(request_, scope.model, date, scope.services.turn_cache);
       if (!tokens.ok()) return api::api_error(tokens.error());
       prompts.add("messages", *std::move(tokens));

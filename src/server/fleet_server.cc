@@ -349,13 +349,14 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
                          .body = std::move(run->body),
                          .remote = std::move(envelope.remote)};
   for (auto& [name, value] : envelope.headers) inner.headers.add(std::move(name), std::move(value));
-  Server::Forwarded forwarded{
-      .principal = {.tenant = envelope.tenant, .weight = envelope.weight},
-      .identity = {.seed = envelope.seed, .created_ms = envelope.created_ms},
-      .deadline_ns = {},
-      .resumed = {},
-      .observer = {},
-      .peer = {}};
+  Server::Forwarded forwarded{.principal = {.tenant = envelope.tenant, .weight = envelope.weight},
+                              .identity = {.seed = envelope.seed,
+                                           .created_ms = envelope.created_ms,
+                                           .date = std::move(envelope.date)},
+                              .deadline_ns = {},
+                              .resumed = {},
+                              .observer = {},
+                              .peer = {}};
   if (envelope.peer.port != 0) {
     forwarded.peer = request::PrefixPeer{.host = std::move(envelope.peer.host),
                                          .port = envelope.peer.port,

@@ -136,6 +136,36 @@ std::string chat(const std::string& words, const std::string& more) {
   return R"({"stream":true,"messages":[{"role":"user","content":")" + words + "\"}]" + more + "}";
 }
 
+// Whatever this worker's clock and zone say; a date that is fixed for all its prompts goes before.
+TEST(FleetDate, IsSaidByTheGateway) {
+  if (is_qwen3_shape()) GTEST_SKIP() << "its prompts have no date";
+  for (const bool is_fixed : {false, true}) {
+    ServerFixture fixture(kScript, {.model = [&](ServedModel& model) {
+                            if (!is_fixed) model.current_date.reset();
+                          }});
+    FleetServer fleet(fixture.server(), fixture.log());
+    ASSERT_TRUE(fleet.open({.name = "one"}).ok());
+    const cluster::RunEnvelope envelope{.incarnation = fleet.incarnation(),
+                                        .request_id = "req_1",
+                                        .gateway = "g",
+                                        .method = "POST",
+                                        .path = "/v1/chat/completions/render",
+                                        .created_ms = 1'700'000'000'000,
+                                        .date = "2001-02-03"};
+    std::string frames;
+    append_frame(frames, {.type = FrameType::kRun, .payload = encode(envelope)});
+    append_frame(frames, {.type = FrameType::kBody,
+                          .payload = R"({"messages":[{"role":"user","content":"x"}]})"});
+    const std::string wire =
+        fixture
+            .fetch(
+                {.method = "POST", .port = fleet.port(), .target = "/fleet/v1/run", .body = frames})
+            .body;
+    const std::string line = is_fixed ? "Current date: 2025-06-28" : "Current date: 2001-02-03";
+    EXPECT_NE(wire.find(line), std::string::npos) << wire;
+  }
+}
+
 // RB-03: what was taken and not heard of is not begun a second time; the next attempt is another
 // one.
 TEST_F(FleetListener, RB_03_an_attempt_is_begun_once) {

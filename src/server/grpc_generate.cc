@@ -71,8 +71,8 @@ class GrpcChat final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     turn_ = turn_options(*request_, scope.model);
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(
-        *request_, scope.model, scope.tenant, scope.identity.created_ms, turn_.opening);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                            scope.identity, turn_.opening);
     if (!made.ok()) return api::api_error(made.error());
     ChatPrompt prompt = *std::move(made);
     turn_.place = {.turns = &scope.services.turn_cache, .history = prompt.history};

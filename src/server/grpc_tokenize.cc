@@ -37,7 +37,7 @@ class GrpcTokenization final : public ModelRequest {
     if (request_.chat) {
       std::vector<TokenId> opening = turn_options(*request_.chat, scope.model).opening;
       Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
-          *request_.chat, scope.model, scope.tenant, scope.identity.created_ms, opening);
+          *request_.chat, scope.model, scope.tenant, scope.identity, opening);
       if (!prompt.ok()) return api::api_error(prompt.error());
       tokens = std::move(prompt->tokens);
     } else {

@@ -62,8 +62,8 @@ class Message final : public ModelRequest {
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     options_.turn = turn_options(*request_, scope.model);
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(
-        *request_, scope.model, scope.tenant, scope.identity.created_ms, options_.turn.opening);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant,
+                                                            scope.identity, options_.turn.opening);
     if (!made.ok()) return api::api_error(made.error());
     ChatPrompt prompt = *std::move(made);
     scope.use_known_prompt(prompt.tokens);
@@ -122,8 +122,8 @@ class MessageTokens final : public ModelRequest {
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
-    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
-        request_, scope.model, scope.tenant, scope.identity.created_ms, opening);
+    const Result<ChatPrompt> prompt =
+        scope.services.chat_prompt_of(request_, scope.model, scope.tenant, scope.identity, opening);
     if (!prompt.ok()) return api::api_error(prompt.error());
     count_ = prompt->tokens.size();
     return std::nullopt;

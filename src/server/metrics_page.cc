@@ -169,6 +169,8 @@ void write_peers(PrometheusText& text, const engine::EngineStats& stats) {
   sample("ahead", peers.ahead);
   sample("joined", peers.joined);
   sample("slower_than_computing", peers.declined);
+  sample("no_room", peers.no_room);
+  sample("left_alone", peers.left_alone);
   sample("late", peers.late);
   sample("nothing", peers.nothing);
   sample("refused", peers.refused);

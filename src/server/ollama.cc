@@ -111,8 +111,8 @@ class OllamaGeneration final : public ModelRequest {
  private:
   std::optional<api::ApiError> prepare_chat(Prepared& with, const Scope& scope) {
     turn_ = turn_options(*chat_, scope.model);
-    Result<ChatPrompt> made = scope.services.chat_prompt_of(
-        *chat_, scope.model, scope.tenant, scope.identity.created_ms, turn_.opening);
+    Result<ChatPrompt> made = scope.services.chat_prompt_of(*chat_, scope.model, scope.tenant,
+                                                            scope.identity, turn_.opening);
     if (!made.ok()) return ollama_error(made.error());
     ChatPrompt prompt = *std::move(made);
     scope.use_known_prompt(prompt.tokens);

@@ -63,8 +63,8 @@ class ChatRendering final : public ModelRequest {
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     const ServedModel& model = scope.model;
     std::vector<TokenId> opening = turn_options(request_, model).opening;
-    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
-        request_, model, scope.tenant, scope.identity.created_ms, opening);
+    const Result<ChatPrompt> prompt =
+        scope.services.chat_prompt_of(request_, model, scope.tenant, scope.identity, opening);
     if (!prompt.ok()) return api::api_error(prompt.error());
     const std::vector<TokenId>& tokens = prompt->tokens;
     api::append_rendered(

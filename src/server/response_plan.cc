@@ -181,10 +181,9 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
 Result<void> write_prompt(ResponsePlan& plan, const ModelRequest::Scope& scope) {
   const ServedModel& model = scope.model;
   const api::ResponseRequest& request = plan.request;
-  const PromptContext of{
-      .date = model.current_date.value_or(base::local_date(scope.identity.created_ms)),
-      .salt =
-          scope.services.access_control.cache_salt(scope.tenant, request.generation.cache_salt)};
+  const PromptContext of{.date = model.current_date.value_or(scope.identity.prompt_date()),
+                         .salt = scope.services.access_control.cache_salt(
+                             scope.tenant, request.generation.cache_salt)};
   if (request.forced_call) {
     plan.opening = model.chat->call_opening(request.forced_call->function_name);
   }

@@ -288,9 +288,10 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
 
 Result<ChatPrompt> Services::chat_prompt_of(const api::ChatRequest& request,
                                             const ServedModel& model, std::string_view tenant,
-                                            int64_t created_ms, std::vector<TokenId>& opening) {
+                                            const RequestIdentity& identity,
+                                            std::vector<TokenId>& opening) {
   if (std::optional<Error> error = not_in_prompts(request, *model.chat)) return *std::move(error);
-  const std::string date = model.current_date.value_or(base::local_date(created_ms));
+  const std::string date = model.current_date.value_or(identity.prompt_date());
   TRY_ASSIGN(
       ChatPrompt prompt,
       chat_prompt(prompt::conversation_of(request, date), request.messages, model, turn_cache,

@@ -31,6 +31,7 @@
 #include "server/model_sleep.h"
 #include "server/outboxes.h"
 #include "server/reload_statistics.h"
+#include "server/request_identity.h"
 #include "server/running_answers.h"
 #include "server/running_responses.h"
 #include "server/turn_cache.h"
@@ -101,10 +102,10 @@ struct Services {
   // Why no model answers to a name, which is empty where none is named.
   api::ApiError no_model(std::string_view name) const;
 
-  // The tokens that a chat request of that time means to its tenant, its model's turn begun with
-  // `opening` (chat_prompt.h: begin_turn). Errors: kInvalidArgument.
+  // The tokens that a chat request of that identity means to its tenant, its model's turn begun
+  // with `opening` (chat_prompt.h: begin_turn). Errors: kInvalidArgument.
   Result<ChatPrompt> chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                                    std::string_view tenant, int64_t created_ms,
+                                    std::string_view tenant, const RequestIdentity& identity,
                                     std::vector<TokenId>& opening);
 
   // Steps of a request. False, nothing or kAnswered: the call has been answered.

@@ -152,8 +152,8 @@ class TemplateApplied final : public ModelRequest {
   }
   std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
     std::vector<TokenId> opening = turn_options(request_, scope.model).opening;
-    const Result<ChatPrompt> prompt = scope.services.chat_prompt_of(
-        request_, scope.model, scope.tenant, scope.identity.created_ms, opening);
+    const Result<ChatPrompt> prompt =
+        scope.services.chat_prompt_of(request_, scope.model, scope.tenant, scope.identity, opening);
     if (!prompt.ok()) return api::api_error(prompt.error());
     base::JsonWriter(answer_)
         .begin_object()

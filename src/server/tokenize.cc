@@ -36,7 +36,7 @@ class Tokenization final : public ModelRequest {
       std::vector<TokenId> opening;
       if (request_.chat->begins_answer) opening = turn_options(*request_.chat, model).opening;
       Result<ChatPrompt> prompt = scope.services.chat_prompt_of(*request_.chat, model, scope.tenant,
-                                                                scope.identity.created_ms, opening);
+                                                                scope.identity, opening);
       if (!prompt.ok()) return api::api_error(prompt.error());
       tokens = std::move(prompt->tokens);
       if (!request_.chat->begins_answer) drop_turn_start(model, tokens);
