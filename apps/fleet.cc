@@ -352,6 +352,7 @@ cli::Verb erase_verb() {
                 {.name = "--tenant",
                  .value = "NAME",
                  .help = "this one's only, and all that is kept of it"}},
+      .exclusive = {{"--tenant"}},
       .examples = {"pelton fleet erase --tenant acme"},
       .run = erase};
 }

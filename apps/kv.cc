@@ -127,6 +127,7 @@ std::vector<cli::Verb> kv_verbs() {
        .summary = "Erases a disk tier's blocks, or one tenant's.",
        .positionals = {path()},
        .flags = tenant_flags(),
+       .exclusive = {{"--tenant"}},
        .examples = {"pelton kv erase /var/lib/pelton/kv",
                     "pelton kv erase /var/lib/pelton/kv --tenant acme --kv-disk-key-file kv.key"},
        .run = erase}};
