@@ -31,4 +31,12 @@ Result<void> check_query(std::string_view query, std::initializer_list<std::stri
   return {};
 }
 
+Result<void> check_no_body(std::string_view body) {
+  std::string said(body);
+  std::erase_if(said, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; });
+  if (said.empty() || said == "{}") return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "no body is read here: say it in the query, as in ?tenant=NAME", "body"};
+}
+
 }  // namespace pelton::net

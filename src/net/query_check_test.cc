@@ -1,5 +1,7 @@
 #include "net/query_check.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace pelton::net {
@@ -26,6 +28,19 @@ TEST(QueryCheck, ANameThatComesTwiceIsRefused) {
     EXPECT_EQ(twice.error().code, ErrorCode::kInvalidArgument);
     EXPECT_EQ(twice.error().field, "tenant");
     EXPECT_EQ(twice.error().message, "'tenant' is given twice");
+  }
+}
+
+TEST(QueryCheck, ABodyThatSaysSomethingIsRefused) {
+  for (const char* nothing : {"", "{}", " { }\r\n", "\n"}) {
+    EXPECT_TRUE(check_no_body(nothing).ok()) << nothing;
+  }
+  for (const std::string& body :
+       {std::string(R"({"tenant":"a"})"), std::string("tenant=a"), std::string("null"),
+        std::string("[]"), std::string("{}{}"), std::string(70, ' ') + "x"}) {
+    const Result<void> refused = check_no_body(body);
+    ASSERT_FALSE(refused.ok()) << body;
+    EXPECT_EQ(refused.error().field, "body");
   }
 }
 

@@ -165,6 +165,8 @@ void reset_prefix_cache(Call call, Services& services) {
   // Of what it does not know more would be erased than was asked for.
   const Result<void> known = net::check_query(call.request.query, {"tenant"});
   if (!known.ok()) return call.send(api::api_error(known.error()));
+  const Result<void> no_body = net::check_no_body(call.request.body);
+  if (!no_body.ok()) return call.send(api::api_error(no_body.error()));
   const std::optional<std::string> tenant = net::query_value(call.request.query, "tenant");
   forget_computed(std::move(call), services, tenant,
                   [](const Call& one) { one.send(json_reply("{\"success\":true}")); });
