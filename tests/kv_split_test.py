@@ -407,6 +407,9 @@ class Split(unittest.TestCase):
         self.assertEqual(stream[-1], "[DONE]")
         self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/w1/role?role=cook")[0], 400)
         self.assertEqual(ask(fleet.admin, "POST", "/v1/workers/nobody/role?role=both")[0], 404)
+        for query in ("role=prefill&role=both", "role=prefill&x=1", "rolle=prefill", ""):
+            self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/w1/role?{query}")[0], 400, query)
+        self.assertEqual(fleet.rows()[1]["role"], "decode")
 
     def test_flags_that_make_no_sense_are_refused(self):
         run = gateway_fixture.subprocess.run([gateway_fixture.BINARY, "serve", BOX, *COMMON, "--port", "0", "--fleet-port", "0", "--fleet-role",

@@ -279,6 +279,8 @@ api::ApiError from_a_page() {
 // "?role=decode".
 net::HttpResponse role_answer(const net::HttpRequest& request, std::string_view name,
                               Fleet& fleet) {
+  const Result<void> known = net::check_query(request.query, {"role"});
+  if (!known.ok()) return refusal(api::api_error(known.error()));
   const std::string wanted = net::query_value(request.query, "role").value_or("");
   const auto role = cluster::worker_role_named(wanted);
   if (!role) {
