@@ -362,7 +362,8 @@ cli::Verb role_verb() {
           .summary = "Makes a worker compute prompts, go on with answers, or both.",
           .about =
               "For pools that split requests. It gets no new requests until those that it has\n"
-              "are over, and then those of its role, until it starts anew (serve --fleet-role).",
+              "are over, and then those of its role, until it or the gateway starts anew (serve\n"
+              "--fleet-role). Each gateway needs the command.",
           .positionals = {name_positional(),
                           {.name = "ROLE",
                            .help = "what it is for from then on",
