@@ -352,6 +352,7 @@ cli::Verb erase_verb() {
                 {.name = "--tenant",
                  .value = "NAME",
                  .help = "this one's only, and all that is kept of it"}},
+      .exclusive = {{"--tenant"}},
       .examples = {"pelton fleet erase --tenant acme"},
       .run = erase};
 }
@@ -361,7 +362,8 @@ cli::Verb role_verb() {
           .summary = "Makes a worker compute prompts, go on with answers, or both.",
           .about =
               "For pools that split requests. It gets no new requests until those that it has\n"
-              "are over, and then those of its role, until it starts anew (serve --fleet-role).",
+              "are over, and then those of its role, until it or the gateway starts anew (serve\n"
+              "--fleet-role). Each gateway needs the command.",
           .positionals = {name_positional(),
                           {.name = "ROLE",
                            .help = "what it is for from then on",

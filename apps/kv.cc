@@ -1,6 +1,7 @@
 // pelton kv ls, check, erase: what serve --kv-disk has left in a folder.
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "apps/kv_disk_flags.h"
 #include "apps/verbs.h"
 #include "base/authenticated_cipher.h"
+#include "base/sync_path.h"
 #include "cli/human_size.h"
 #include "kv_transfer/block_store.h"
 
@@ -76,8 +78,19 @@ Result<void> check(const cli::Arguments& arguments) {
       "damaged blocks are computed again when they are asked for; of another key's all are"};
 }
 
+// One that was cut or is none: as a start without a key file does, whose own file goes in the place
+// of what lies there, and has no name either.
+Result<void> remove(const std::string& folder) {
+  TRY(SlotFile::open({.folder = folder, .header = {}, .keeps = false}));
+  TRY(base::sync_path(folder));
+  return write_text("what lay there was damaged, and is removed\n");
+}
+
 Result<void> erase(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const Opened opened, open(arguments));
+  Result<Opened> found = open(arguments);
+  const bool is_damaged = !found.ok() && found.error().code == ErrorCode::kIo;
+  if (is_damaged && !arguments.has("--tenant")) return remove(arguments.text("PATH"));
+  TRY_ASSIGN(const Opened opened, std::move(found));
   if (arguments.has("--tenant")) {
     if (opened.slots.empty()) {
       return Error{ErrorCode::kInvalidArgument,
@@ -125,8 +138,10 @@ std::vector<cli::Verb> kv_verbs() {
        .run = check},
       {.name = "kv erase",
        .summary = "Erases a disk tier's blocks, or one tenant's.",
+       .about = "While no server uses it. Without --tenant also a file that was cut or damaged.",
        .positionals = {path()},
        .flags = tenant_flags(),
+       .exclusive = {{"--tenant"}},
        .examples = {"pelton kv erase /var/lib/pelton/kv",
                     "pelton kv erase /var/lib/pelton/kv --tenant acme --kv-disk-key-file kv.key"},
        .run = erase}};

@@ -62,6 +62,7 @@ std::vector<cli::Verb> store_verbs() {
                       .value = "NAME",
                       .help = "whose; \"\" for what a server without keys has stored",
                       .required = true}},
+           .exclusive = {{"--tenant"}},
            .examples = {"pelton store erase /var/lib/pelton/responses.db --tenant acme",
                         "pelton store erase /var/lib/pelton/batches --tenant acme"},
            .run = erase}};

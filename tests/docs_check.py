@@ -101,6 +101,16 @@ def check_tables(root, errors):
                               "say what is long below the table")
 
 
+def check_whole_tables(root, errors):
+    """No empty line cuts a table: what stands below it is text, unless it begins another one."""
+    for page in sorted((root / "docs").rglob("*.md")):
+        lines = page.read_text().splitlines() + ["", ""]
+        for i in range(2, len(lines) - 1):
+            is_cut = lines[i].startswith("|") and not lines[i - 1] and lines[i - 2].startswith("|")
+            if is_cut and not re.fullmatch(r"\|[-:| ]+\|", lines[i + 1]):
+                errors.append(f"{page.relative_to(root)}:{i + 1}: an empty line cuts this row from its table")
+
+
 def check_rooms(root, errors):
     """The tables of files in the rooms' READMEs: each name in the first column is a file or folder of the room."""
     for page in sorted((root / "src").glob("*/README.md")):
@@ -168,6 +178,7 @@ def main(root):
     check_rooms(root, errors)
     check_hostile_files(root, errors)
     check_tables(root, errors)
+    check_whole_tables(root, errors)
     check_picture(root, errors)
     rows = check_way(root, errors)
     links = check_links(root, errors)

@@ -250,6 +250,12 @@ class Erasing(unittest.TestCase):
             self.assertEqual({ask("ann", "GET", f"/v1/responses/{one}")[0] for one in made["ann"]}, {404})
             self.assertEqual({ask("bob", "GET", f"/v1/responses/{one}")[0] for one in made["bob"]}, {200})
             self.assertEqual(gateway_fixture.ask(fleet.admin, "POST", "/v1/erase_tenant")[0], 400)
+            for path in ("/v1/erase_tenant", "/v1/reset_prefix_cache"):
+                status, text = gateway_fixture.ask(fleet.admin, "POST", path + "?tenant=bob&tenant=ann")
+                self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "tenant"), text)
+                status, text = gateway_fixture.ask(fleet.admin, "POST", path + "?tenant=bob", {"tenant": "bob"})
+                self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "body"), text)
+            self.assertEqual({ask("bob", "GET", f"/v1/responses/{one}")[0] for one in made["bob"]}, {200})
             self.assertEqual(gateway_fixture.ask(fleet.admin, "POST", "/v1/erase_tenant?tenant=ann", Origin="http://evil.example")[0], 403)
             fleet.kill(1)
             failed = erase()

@@ -318,7 +318,8 @@ class Pairs(unittest.TestCase):
         """KV-10, KV-13."""
         first, second = self.start("vllm", ("prefill", "decode"))
         for field in ({"kv_transfer_params": {"do_remote_prefill": True, "remote_host": "evil", "remote_port": 1}}, {"bootstrap_host": "evil"},
-                      {"bootstrap_port": 1}, {"bootstrap_room": 7}, {"bootstrap_host": ["a", "b"]}):
+                      {"bootstrap_port": 1}, {"bootstrap_room": 7}, {"bootstrap_host": ["a", "b"]},
+                      {"kv_transfer_params": {}}, {"bootstrap_host": ""}, {"bootstrap_host": []}):
             status, text = ask(self.gateway.port, "POST", CHAT, {"model": "m", "messages": [{"role": "user", "content": "x"}], **field})
             self.assertEqual((status, json.loads(text)["error"]["param"]), (400, next(iter(field))), text)
         self.assertEqual(first.take() + second.take(), [])

@@ -336,7 +336,8 @@ class Peers(unittest.TestCase):
     def test_what_travels_is_never_taken_from_a_client(self):
         """KV-10."""
         fleet = self.fleet(1)
-        for field in ({"kv_transfer_params": {"do_remote_decode": True}}, {"bootstrap_host": "h"}, {"bootstrap_host": "h", "bootstrap_port": 1}):
+        for field in ({"kv_transfer_params": {"do_remote_decode": True}}, {"bootstrap_host": "h"}, {"bootstrap_host": "h", "bootstrap_port": 1},
+                      {"kv_transfer_params": {}}, {"bootstrap_host": ""}):
             for port in (fleet.gateway.port, fleet.workers[0].port):
                 status, text = ask(port, "POST", CHAT, {**body(0), **field})
                 self.assertEqual(status, 400, (field, text))

@@ -377,6 +377,31 @@ class Tiers(unittest.TestCase):
             (self.disk / "blocks.pelton-kv").unlink()
             self.check_answers(server)
 
+    def test_a_file_that_was_cut_is_erased(self):
+        """Whatever it holds: nothing of it is left. Of one tenant's blocks that cannot be said."""
+        kept = self.disk / "blocks.pelton-kv"
+        for size in (4095, 5000, 200000):
+            with Server(*self.warm_flags()) as server:
+                server.answers(range(8))
+                server.wait_until_written()
+                in_use = self.kv("erase", self.disk)
+                self.assertNotEqual(in_use.returncode, 0)
+                self.assertIn("another process uses it", in_use.stderr)
+            os.truncate(kept, size)
+            tenants = self.kv("erase", self.disk, "--tenant", "a", "--kv-disk-key-file", self.key)
+            self.assertNotEqual(tenants.returncode, 0)
+            self.assertTrue(kept.exists())
+            erased = self.kv("erase", self.disk)
+            self.assertEqual((erased.returncode, erased.stdout), (0, "what lay there was damaged, and is removed\n"), (size, erased.stderr))
+            self.assertEqual([one.name for one in self.disk.iterdir() if one.name.startswith("blocks")], [])
+        kept.write_bytes(b"no tier" * 1000)
+        self.assertEqual(self.kv("erase", self.disk).returncode, 0)
+        none = self.kv("erase", self.disk)
+        self.assertIn("holds no tier that is kept", none.stderr)
+        self.assertNotEqual(none.returncode, 0)
+        with Server(*self.warm_flags()) as server:
+            self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
+
     def test_the_smallest_disk_serves_too(self):
         with Server(*self.disk_flags(size="1MiB")) as server:
             self.check_answers(server)

@@ -210,6 +210,11 @@ class Verbs(unittest.TestCase):
             self.assertTrue(done.stderr.startswith(b"pelton: "))
         self.assertIn(b"did you mean '--max-tokens'?", pelton("generate", "m", "--max-tokns").stderr)
 
+    def test_of_two_tenants_none_is_erased(self):
+        for words in (["kv", "erase", "nowhere", "--kv-disk-key-file", "key"], ["store", "erase", "nowhere"], ["fleet", "erase", "--admin", "http://127.0.0.1:1"]):
+            done = self.expect(2, pelton(*words, "--tenant", "a", "--tenant=b"))
+            self.assertIn(b"--tenant is given twice: give one", done.stderr, words)
+
     def test_missing_model_is_4(self):
         for words in (["inspect"], ["serve"], ["chat"], ["generate", "--prompt", "x"],
                       ["tokenize", "--text", "x"], ["logits", "--tokens", TINY / "tokens.json", "--out", "/dev/null"]):

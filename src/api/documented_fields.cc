@@ -77,6 +77,7 @@ std::string broken_rule(std::string_view allowed, const Json& value) {
 }
 
 bool asks_for_nothing(const DocumentedField& field, const Json& value) {
+  if (field.effect == Effect::kNever) return false;
   if (value.is_object()) return value.as_object().empty();
   if (value.is_array()) {
     return std::ranges::all_of(value.as_array(), [&](const Json& item) {

@@ -21,6 +21,7 @@ struct DocumentedField {
     kStyle,    // the answer stands without it, and a warning says so
     kText,     // as kChanges where text is generated, else as kStyle
     kChanges,  // the answer would be another one: refused where it is not read
+    kNever,    // no client's to say: refused whatever it is, but for null
   };
   std::string_view name;
   Effect effect = Effect::kChanges;

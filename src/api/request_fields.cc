@@ -33,9 +33,10 @@ constexpr DocumentedField kFields[] = {
     // Of beam search, as early_stopping and length_penalty; refused without it.
     {"beam_width", kChanges, "", "integer", "vllm", "2"},
     {"best_of", kChanges, "0 1", "integer", "openai vllm sglang tgi", "2"},
-    {"bootstrap_host", kChanges, "", "string array", "sglang", R"("h")"},
-    {"bootstrap_port", kChanges, "", "integer array", "sglang", "8998"},
-    {"bootstrap_room", kChanges, "", "integer array", "sglang", "7"},
+    // Between workers and their gateway, as kv_transfer_params.
+    {"bootstrap_host", kNever, "", "string array", "sglang", R"("h")"},
+    {"bootstrap_port", kNever, "", "integer array", "sglang", "8998"},
+    {"bootstrap_room", kNever, "", "integer array", "sglang", "7"},
     {"cache_control", kNone, "", "object", "anthropic", R"({"type":"ephemeral"})"},
     {"cache_prompt", kNone, "", "boolean", "llama.cpp", "true"},
     {"cache_salt", kBeside, "", "string", "vllm sglang", R"("pepper")"},
@@ -124,7 +125,7 @@ constexpr DocumentedField kFields[] = {
     {"json_schema", kChanges, "", "object string boolean", "llama.cpp sglang",
      R"({"enum":["yes"]})"},
     {"keep_alive", kBeside, "", "string integer number", "ollama", R"("5m")"},
-    {"kv_transfer_params", kChanges, "", "object", "vllm", R"({"do_remote_decode":true})"},
+    {"kv_transfer_params", kNever, "", "object", "vllm", R"({"do_remote_decode":true})"},
     // Of beam search.
     {"length_penalty", kBeside, "", "number", "vllm", "1.5", "-100..100"},
     {"logit_bias", kText, "", "object array", "openai vllm sglang llama.cpp tgi", R"({"5":1})"},

@@ -184,6 +184,13 @@ Result<std::vector<std::string>> for_cli11(const Verb& verb,
   return reversed;
 }
 
+// A group of one name in Verb::exclusive: one value of two is not what was asked for, as of tenants
+// to be erased. Of all other flags the last word counts: scripts are called with more behind
+// theirs.
+bool may_come_once(const Verb& verb, const Flag& flag) {
+  return std::ranges::find(verb.exclusive, std::vector{flag.name}) != verb.exclusive.end();
+}
+
 }  // namespace
 
 struct ArgumentReader::Option {
@@ -257,7 +264,12 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
     app.parse(reversed);
     extra = app.remaining();
     for (size_t i = 0; i < options.size(); ++i) {
-      TRY_ASSIGN(Said said, said_in_words(verb_.flags[i], options[i]));
+      const Flag& flag = verb_.flags[i];
+      if (options[i].option->count() > 1 && may_come_once(verb_, flag)) {
+        return usage_error(fmt::format("{} is given twice: give one", flag.name),
+                           config_name(flag.name));
+      }
+      TRY_ASSIGN(Said said, said_in_words(flag, options[i]));
       flags_.push_back(std::move(said));
     }
   } catch (const CLI::Error& error) {

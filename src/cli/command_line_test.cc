@@ -145,6 +145,32 @@ TEST(CommandLine, LastOfARepeatedFlagCounts) {
             2);
 }
 
+// But not of one that is alone in a group.
+TEST(CommandLine, AFlagThatMayComeOnceIsRefusedTwice) {
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "S"},
+                         {{.name = "erase",
+                           .summary = "Erases",
+                           .flags = {{.name = "--tenant"}, {.name = "--admin"}},
+                           .exclusive = {{"--tenant"}},
+                           .run = [](const Arguments&) -> Result<void> { return {}; }}});
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"erase", "--tenant", "a", "--tenant", "b"},
+        {"erase", "--tenant=a", "--admin", "x", "--tenant=a"},
+        {"erase", "--tenant=", "--tenant", "b"}}) {
+    const auto request = line.parse(words);
+    ASSERT_FALSE(request.ok());
+    EXPECT_EQ(request.error().message, "--tenant is given twice: give one");
+    EXPECT_EQ(request.error().field, "tenant");
+    EXPECT_EQ(exit_code(request.error()), kExitUsage);
+  }
+  setenv("PELTON_TENANT", "c", 1);
+  const auto once = line.parse({"erase", "--tenant", "a", "--admin", "x", "--admin", "y"});
+  unsetenv("PELTON_TENANT");
+  ASSERT_TRUE(once.ok()) << once.error().message;
+  EXPECT_EQ(once->arguments.text("--tenant"), "a");
+  EXPECT_EQ(once->arguments.text("--admin"), "y");
+}
+
 TEST(CommandLine, AnAliasIsTheSameFlag) {
   const CommandLine line = example();
   EXPECT_EQ(line.parse({"serve", "m", "--gpu-memory", "2KiB"})->arguments.integer("--memory"),

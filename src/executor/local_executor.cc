@@ -16,6 +16,7 @@
 #include "engine/scheduler_counters.h"
 #include "executor/device_step_model.h"
 #include "executor/host_model.h"
+#include "executor/kv_identity.h"
 #include "executor/loaded_adapter.h"
 #include "executor/prompt_scores.h"
 #include "executor/step_overlap.h"
@@ -106,9 +107,7 @@ LocalExecutor::Options fitted(LocalExecutor::Options options, const families::Mo
   return options;
 }
 
-// What a block's content depends on besides its tokens: not another block is to be taken for it.
 Result<std::string> kv_identity(const checkpoint::Checkpoint& checkpoint, const StepModel& model) {
-  constexpr int kScheme = 1;  // of names and of what lies in a block
   TRY_ASSIGN(std::string files, checkpoint::fingerprint(checkpoint));
   // Sizes and times that a copy keeps are not enough where wrong blocks would be wrong answers: a
   // file that was replaced or written to has another number or another time of change.
@@ -118,9 +117,12 @@ Result<std::string> kv_identity(const checkpoint::Checkpoint& checkpoint, const 
     files += fmt::format(" {}.{}.{}", status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
   }
   const cost_model::Footprint& footprint = model.footprint();
-  return fmt::format("{} {} {} {} {} {}", kScheme, files, footprint.weights.bytes(),
-                     checkpoint.activation_bits(), tensor::kv_type_name(footprint.kv.dtype),
-                     model.kernels_name());
+  return KvIdentity{.files = std::move(files),
+                    .weights_bytes = footprint.weights.bytes(),
+                    .activation_bits = checkpoint.activation_bits(),
+                    .kv = footprint.kv.dtype,
+                    .kernels = std::string(model.kernels_name())}
+      .text();
 }
 
 Result<std::unique_ptr<kv_transfer::BlockStore>> open_disk(

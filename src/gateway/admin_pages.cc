@@ -279,6 +279,8 @@ api::ApiError from_a_page() {
 // "?role=decode".
 net::HttpResponse role_answer(const net::HttpRequest& request, std::string_view name,
                               Fleet& fleet) {
+  const Result<void> known = net::check_query(request.query, {"role"});
+  if (!known.ok()) return refusal(api::api_error(known.error()));
   const std::string wanted = net::query_value(request.query, "role").value_or("");
   const auto role = cluster::worker_role_named(wanted);
   if (!role) {
@@ -375,6 +377,8 @@ void erase_beside(const net::HttpRequest& request, const std::shared_ptr<net::Ex
   // Of what it does not know more would be erased than was asked for.
   const Result<void> known = net::check_query(request.query, {"tenant"});
   if (!known.ok()) return exchange->send(refusal(api::api_error(known.error())));
+  const Result<void> no_body = net::check_no_body(request.body);
+  if (!no_body.ok()) return exchange->send(refusal(api::api_error(no_body.error())));
   const std::optional<std::string> tenant = net::query_value(request.query, "tenant");
   const bool is_all = request.path == kEraseTenant;
   if (is_all && !tenant) {

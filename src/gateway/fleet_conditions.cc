@@ -41,7 +41,7 @@ constexpr std::array kRules = {
     Rule{"PeltonAutoscalerBlind", "pelton_autoscaler_alarm == 1", "ticket", 120},
 };
 
-// Those that need what a gateway does not count: a server's own figures, or weeks of them.
+// Those that need what is not in a sample: a server's own figures, of splits, or weeks of them.
 struct Elsewhere {
   std::string_view name;
   std::string_view expr;
@@ -56,6 +56,13 @@ constexpr std::array kElsewhere = {
               R"(vllm:kv_cache_usage_perc{pool=""} > 0.95 and on (instance, model_name) )"
               R"(increase(vllm:num_preemptions_total{pool=""}[10m]) > 0)",
               "ticket", 600, "server"},
+    Elsewhere{"PeltonSplitRecomputed",
+              "sum by (instance) (rate(pelton_gateway_split_recomputed_tokens_total[15m])) / "
+              "(sum by (instance) (rate(pelton_gateway_split_recomputed_tokens_total[15m])) + "
+              "sum by (instance) (rate(pelton_gateway_split_found_tokens_total[15m])) > 0) > 0.05",
+              "ticket", 900, "prometheus"},
+    Elsewhere{"PeltonKvDiskOff", "increase(pelton_kv_disk_off_total[15m]) > 0", "ticket", 0,
+              "server"},
     Elsewhere{"PeltonStepsFail", "increase(pelton_engine_steps_failed_total[5m]) > 0", "page", 0,
               "server"},
     Elsewhere{"PeltonNumericalErrors", "increase(pelton_numerical_errors_total[10m]) > 0", "page",

@@ -21,8 +21,8 @@ constexpr std::array<std::string_view, 4> kPassedOn = {"vllm_xargs", "extra_args
 // Stops at the first of them; nothing is kept of a large body.
 class TransferVisitor final : public base::JsonVisitor {
  public:
-  bool begin_object() override { return opens(); }
-  bool begin_array() override { return depth_ > 0 && opens(); }
+  bool begin_object() override { return (depth_ == 0 || value()) && opens(); }
+  bool begin_array() override { return value() && opens(); }
   bool end_object() override { return closes(); }
   bool end_array() override { return closes(); }
   bool key(std::string_view name) override {
@@ -42,7 +42,7 @@ class TransferVisitor final : public base::JsonVisitor {
   std::string found;
 
  private:
-  // Something stands in the field at hand, and not only {}.
+  // Something stands in the field at hand, be it {}; goes on if that is none of them.
   bool value() {
     found = asked_;
     return depth_ > 0 && found.empty();

@@ -15,7 +15,11 @@ TEST(TransferField, NoClientSaysWhereKeysAndValuesAre) {
                 R"({"sampling_params":{"extra_args":{"kv_transfer_params":{"remote_host":"h"}}}})"),
             "kv_transfer_params");
   EXPECT_EQ(transfer_field_of(R"({"bootstrap_room":7})"), "bootstrap_room");
-  EXPECT_EQ(transfer_field_of(R"({"kv_transfer_params":{},"bootstrap_host":null})"), "");
+  // What is empty is passed on too.
+  EXPECT_EQ(transfer_field_of(R"({"kv_transfer_params":{}})"), "kv_transfer_params");
+  EXPECT_EQ(transfer_field_of(R"({"a":{"b":[]},"bootstrap_room":[]})"), "bootstrap_room");
+  EXPECT_EQ(transfer_field_of(R"({"bootstrap_host":""})"), "bootstrap_host");
+  EXPECT_EQ(transfer_field_of(R"({"kv_transfer_params":null,"bootstrap_host":null,"n":{}})"), "");
   // A tool's parameter may be called so.
   EXPECT_EQ(transfer_field_of(
                 R"({"tools":[{"function":{"parameters":{"bootstrap_host":{"type":"string"}}}}]})"),

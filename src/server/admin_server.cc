@@ -1,17 +1,14 @@
 #include "server/admin_server.h"
 
-#include <algorithm>
 #include <charconv>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "net/query_check.h"
 #include "net/url.h"
 #include "server/health.h"
 #include "server/ledger_report.h"
@@ -112,32 +109,14 @@ api::ApiError not_json(const net::HttpRequest& request) {
   return error;
 }
 
-// A slip would go unseen: "?drain=0" is not "?drain_seconds=0".
-Result<void> check_query(std::string_view query, std::initializer_list<std::string_view> known) {
-  std::vector<std::string> seen;
-  for (const auto& [name, value] : net::parse_query(query)) {
-    if (std::ranges::find(known, name) == known.end()) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("there is no query parameter '{}' here{}{}", name.substr(0, 64),
-                               known.size() == 0 ? "" : "; known: ", fmt::join(known, ", ")),
-                   name.substr(0, 64)};
-    }
-    if (std::ranges::find(seen, name) != seen.end()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is given twice", name), name};
-    }
-    seen.push_back(name);
-  }
-  return {};
-}
-
 struct UnloadOptions {
   bool wait = true;
   int64_t drain_ms = 0;
 };
 
-// Of "wait=false&drain_seconds=5".
+// Of "wait=false&drain_seconds=5". A slip would go unseen: "?drain=0" is not "?drain_seconds=0".
 Result<UnloadOptions> unload_options(std::string_view query, int64_t drain_ms) {
-  TRY(check_query(query, {"wait", "drain_seconds"}));
+  TRY(net::check_query(query, {"wait", "drain_seconds"}));
   UnloadOptions options{.drain_ms = drain_ms};
   if (const auto wait = net::query_value(query, "wait")) {
     if (*wait != "true" && *wait != "false") {
@@ -242,7 +221,7 @@ net::HttpResponse AdminServer::model_page(std::string_view id) const {
 
 void AdminServer::load(const net::HttpRequest& request, const Waiter& waiter) {
   if (!is_json(request)) return waiter->send(error_reply(not_json(request)));
-  if (const auto query = check_query(request.query, {}); !query.ok()) {
+  if (const auto query = net::check_query(request.query, {}); !query.ok()) {
     return waiter->send(error_reply(api::api_error(query.error())));
   }
   const Result<api::LoadModelRequest> asked = api::parse_load_model_request(request.body);

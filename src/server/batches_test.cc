@@ -438,6 +438,18 @@ TEST_F(BatchesTest, ATenantIsErasedWhileTheServerRuns) {
   EXPECT_EQ(ask("POST", "/erase_tenant?tenant=ann").status, 403);
   EXPECT_EQ(ask("POST", "/erase_tenant", "", "sk-op").status, 400);
   EXPECT_EQ(ask("POST", "/erase_tenant?tenannt=ann", "", "sk-op").status, 400);
+  for (const char* path : {"/erase_tenant", "/reset_prefix_cache"}) {
+    const std::string two = std::string(path) + "?tenant=ann&tenant=bob";
+    const net::HttpResponse refused = ask("POST", two, "", "sk-op");
+    EXPECT_EQ(refused.status, 400) << path;
+    EXPECT_EQ(parsed(refused.body).find("error")->string("param"), "tenant") << refused.body;
+    // Not read, it would have all tenants forgotten.
+    const net::HttpResponse body = ask("POST", path, R"({"tenant":"ann"})", "sk-op");
+    EXPECT_EQ(body.status, 400) << path << body.body;
+    const std::string one = std::string(path) + "?tenant=nobody";
+    EXPECT_EQ(ask("POST", one, R"({"tenant":"ann"})", "sk-op").status, 400) << path;
+    EXPECT_EQ(ask("POST", one, "{}", "sk-op").status, 200) << path;
+  }
   const net::HttpResponse erased = ask("POST", "/erase_tenant?tenant=ann", "", "sk-op");
   EXPECT_EQ(erased.status, 200) << erased.body;
   EXPECT_EQ(parsed(erased.body).integer("responses"), 1);

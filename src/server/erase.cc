@@ -26,6 +26,7 @@ namespace {
 Result<std::string> read_tenant(const Call& call) {
   // Of what it does not know more would be erased than was asked for.
   TRY(net::check_query(call.request.query, {"tenant"}));
+  TRY(net::check_no_body(call.request.body));
   std::optional<std::string> tenant = net::query_value(call.request.query, "tenant");
   if (tenant) return *std::move(tenant);
   return Error{ErrorCode::kInvalidArgument,

@@ -321,12 +321,13 @@ TEST_F(ModelSleepTest, TheRoutesAreVllms) {
   EXPECT_EQ(is_sleeping(), R"({"is_sleeping":true})");
   EXPECT_EQ(fixture_.get("/is_sleeping").body, R"({"is_sleeping":false})") << "another is awake";
   EXPECT_EQ(fixture_.post("/sleep?model=a", "").status, 200) << "it does already";
-  EXPECT_EQ(fixture_.post("/wake_up?model=a&tags=weights", "").status, 200);
+  EXPECT_EQ(fixture_.post("/wake_up?model=a&tags=weights&tags=kv_cache", "").status, 200);
   EXPECT_EQ(state_of("a"), State::kServing);
   EXPECT_EQ(fixture_.post("/wake_up", "").status, 200);
   EXPECT_EQ(fixture_.post("/sleep?model=none", "").status, 404);
   for (const char* wrong : {"/sleep?level=3", "/sleep?mode=keep", "/sleep?levle=1",
-                            "/wake_up?tags=all", "/wake_up?level=1", "/is_sleeping?level=1"}) {
+                            "/wake_up?tags=all", "/wake_up?level=1", "/is_sleeping?level=1",
+                            "/sleep?model=a&model=tiny", "/sleep?mode=abort&mode=wait"}) {
     const bool reads = std::string(wrong).starts_with("/is");
     EXPECT_EQ((reads ? fixture_.get(wrong) : fixture_.post(wrong, "")).status, 400) << wrong;
   }

@@ -250,6 +250,32 @@ TEST(RequestFields, D6_a_wrong_type_is_refused_even_of_a_field_without_effect) {
   }
 }
 
+// KV-10: nothing is empty enough of what is between workers and their gateway.
+TEST(RequestFields, OfWhatNoClientMaySayNullAloneIsTaken) {
+  ServerFixture fixture(kScript, fixture_options());
+  const std::pair<std::string_view, std::vector<std::string_view>> kNever[] = {
+      {"kv_transfer_params", {"{}", R"({"do_remote_decode":true})"}},
+      {"bootstrap_host", {R"("")", "[]", R"("h")"}},
+      {"bootstrap_port", {"[]", "0"}},
+      {"bootstrap_room", {"[]", "0"}}};
+  for (const auto& [name, values] : kNever) {
+    for (const Target& target : kTargets) {
+      const auto post = [&](std::string_view value) {
+        return fixture.post(
+            std::string(target.path),
+            body_with(target, {.name = name, .example = "null"}, parsed(std::string(value))));
+      };
+      SCOPED_TRACE(fmt::format("{} {}", target.path, name));
+      EXPECT_EQ(post("null").status, 200);
+      for (const std::string_view value : values) {
+        const net::HttpResponse response = post(value);
+        EXPECT_EQ(response.status, 400) << value << response.body;
+        EXPECT_THAT(named_by(response), testing::HasSubstr(name));
+      }
+    }
+  }
+}
+
 // A29: one that the field may not have, by the table: no such word, or one beyond an end of the
 // range.
 std::vector<Json> values_beyond(const DocumentedField& field) {

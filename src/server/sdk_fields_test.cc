@@ -84,7 +84,7 @@ std::vector<Field> fields() {
        {R"("best_of":2)", kRefused},
        {R"("best_of":1)", kTaken},
        {R"("kv_transfer_params":{"remote_host":"x"})", kRefused},
-       {R"("kv_transfer_params":{})", kTaken},
+       {R"("kv_transfer_params":{})", kRefused},
        {R"("return_prompt_text":true)", kRefused},
        {R"("verbosity":"low")", kWarned},
        {R"("verbosity":"medium")", kTaken},

@@ -67,6 +67,7 @@ Result<Asked> read_query(const Call& call, const ModelCatalogue& catalogue,
                          std::initializer_list<std::string_view> known) {
   Asked asked;
   std::optional<std::string> model;
+  std::vector<std::string> seen;
   for (const auto& [name, value] : net::parse_query(call.request.query)) {
     if (name == "model") {
       model = value;
@@ -75,6 +76,11 @@ Result<Asked> read_query(const Call& call, const ModelCatalogue& catalogue,
                    fmt::format("there is no query parameter '{}' here", name.substr(0, 64)),
                    name.substr(0, 64)};
     }
+    // Of two models one would be meant; tags come as often as there are tags.
+    if (name != "tags" && std::ranges::find(seen, name) != seen.end()) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is given twice", name), name};
+    }
+    seen.push_back(name);
     TRY(check_value(name, value, asked));
   }
   const auto table = catalogue.table();
@@ -159,6 +165,8 @@ void reset_prefix_cache(Call call, Services& services) {
   // Of what it does not know more would be erased than was asked for.
   const Result<void> known = net::check_query(call.request.query, {"tenant"});
   if (!known.ok()) return call.send(api::api_error(known.error()));
+  const Result<void> no_body = net::check_no_body(call.request.body);
+  if (!no_body.ok()) return call.send(api::api_error(no_body.error()));
   const std::optional<std::string> tenant = net::query_value(call.request.query, "tenant");
   forget_computed(std::move(call), services, tenant,
                   [](const Call& one) { one.send(json_reply("{\"success\":true}")); });
