@@ -369,29 +369,25 @@ std::vector<cli::Flag> flags_of_this_machine() {
 
 }  // namespace
 
+constexpr std::string_view kPlanAbout =
+    "Reads configuration and headers, no weights. Without --gpu or --instance it is about this\n"
+    "machine: it takes serve's flags, and the numbers are those that serve allocates and logs\n"
+    "at start, to the byte. With one of them it plans for that hardware: memory of each\n"
+    "device, closed-form estimates beside it, what fits where; and with --slo or --workload\n"
+    "how many copies on which layout, and at what price. With several devices it also\n"
+    "forecasts ranks as serve's --tensor-parallel-size and --enable-expert-parallel have them;\n"
+    "pipeline parallel, which serve refuses, is not planned so. As many sequences at once,\n"
+    "and tokens in a step, are taken as serve the load best, unless --max-num-seqs or\n"
+    "--max-num-batched-tokens say it; all layouts are compared, unless --layout names one.\n"
+    "A model that does not fit ends with 5, and so does a load whose objectives no layout\n"
+    "meets. MODEL may also be the name of a published shape or\n"
+    "any config.json of a family that serve runs, before anything is downloaded.";
+
 cli::Verb plan_verb() {
   cli::Verb verb{
       .name = "plan",
       .summary = "Says what a model takes, here or on other hardware, and what a load needs.",
-      .about =
-          "Reads configuration and headers, no weights. Without --gpu or --instance it is about "
-          "this\n"
-          "machine: it takes serve's flags, and the numbers are those that serve allocates and "
-          "logs\n"
-          "at start, to the byte. With one of them it plans for that hardware: memory of each\n"
-          "device, closed-form estimates beside it, what fits where; and with --slo or "
-          "--workload\n"
-          "how many copies on which layout, and at what price. With several devices it also\n"
-          "forecasts ranks as serve's --tensor-parallel-size and --enable-expert-parallel have "
-          "them;\n"
-          "pipeline parallel, which serve refuses, is not planned so. As many sequences at once, "
-          "and "
-          "tokens\n"
-          "in a step, are taken as serve the load best, unless --max-num-seqs or\n"
-          "--max-num-batched-tokens say it; all layouts are compared, unless --layout names one.\n"
-          "A model that does not fit ends with 5, and so does a load whose objectives no layout\n"
-          "meets. MODEL may also be the name of a published shape or\n"
-          "any config.json of a family that serve runs, before anything is downloaded.",
+      .about = std::string(kPlanAbout),
       .positionals = {{"MODEL",
                        "a model folder, a .gguf file, a hub id, gpt-oss-20b, gpt-oss-120b, "
                        "llama-3.1-405b or a config.json",

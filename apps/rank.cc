@@ -49,7 +49,8 @@ bool is_rank(int count, char** words) {
   return count > 1 && words[1] == kVerb;
 }
 
-executor::FollowerOptions::Watch weight_watch(int rank, const base::Clock& clock, base::Log& log) {
+executor::FollowerOptions::Watch weight_scrubber_of(int rank, const base::Clock& clock,
+                                                    base::Log& log) {
   return [rank, &clock, &log](const checkpoint::WeightRanges& weights,
                               int64_t period_ns) -> std::shared_ptr<const void> {
     if (period_ns == 0) return nullptr;
@@ -96,7 +97,7 @@ int run_rank(int count, char** words) {
   }
   const parallel::ProcessorScope processors((*member)->processors());
   const Result<void> followed =
-      executor::follow(**member, {.watch = weight_watch(rank, clock, log)});
+      executor::follow(**member, {.watch = weight_scrubber_of(rank, clock, log)});
   if (followed.ok()) return cli::kExitOk;
   log.error(fmt::format("rank {}: {}", rank, followed.error().message));
   return cli::kExitFailure;

@@ -15,6 +15,7 @@ int run_rank(int count, char** words);
 
 // How a follower looks whether the weights that it computes with are still what they were: one
 // line, and this process ends, with which the group does. `clock` and `log` outlive it.
-executor::FollowerOptions::Watch weight_watch(int rank, const base::Clock& clock, base::Log& log);
+executor::FollowerOptions::Watch weight_scrubber_of(int rank, const base::Clock& clock,
+                                                    base::Log& log);
 
 }  // namespace pelton::apps

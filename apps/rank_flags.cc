@@ -181,7 +181,7 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
   executor::FollowerOptions options{.threads = static_cast<int>(arguments.integer("--threads")),
                                     .processors = started.processors,
                                     .facts = facts_of(arguments),
-                                    .watch = weight_watch(rank, clock, log)};
+                                    .watch = weight_scrubber_of(rank, clock, log)};
   TRY_ASSIGN(options.model, checkpoint::resolve_model(model, arguments.text("--revision")));
   parallel::MemberDescriptors ends;
   {
