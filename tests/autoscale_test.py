@@ -658,7 +658,7 @@ class Autoscale(unittest.TestCase):
             self.assertEqual(done.returncode, 3 if said else 0, done.stderr)
             self.assertIn(said or "", done.stderr)
         done = subprocess.run([gateway_fixture.BINARY, "autoscale", "--explain", ""], capture_output=True, text=True, timeout=30, check=False)
-        self.assertEqual(done.returncode, 2, "no name is no pool: " + done.stderr)
+        self.assertEqual(done.returncode, 3, "no name is no pool: " + done.stderr)
         fleet = self.scaled()
         right = fleet.config.read_text()
         wrong = right.replace('"]\nstart_seconds', '", "--max-num-seq=8"]\nstart_seconds')
