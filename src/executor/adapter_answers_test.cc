@@ -114,6 +114,14 @@ class AdapterAnswers : public testing::Test {
       }
       requests_.push_back(std::move(one));
     }
+    // Whatever was drawn, the last one begins as an early one of the same adapter does.
+    const request::GenerationRequest& early = *std::max_element(
+        requests_.begin(), requests_.begin() + count / 2,
+        [](const request::GenerationRequest& a, const request::GenerationRequest& b) {
+          return a.prompt.size() < b.prompt.size();
+        });
+    requests_.back().prompt = early.prompt;
+    requests_.back().adapter = early.adapter;
   }
 
   static LocalExecutor::Options usual(int sequences_max) {
