@@ -51,7 +51,7 @@ class Tune(unittest.TestCase):
         said = pelton("tune", "gpt-oss-120b", *LOAD[1:], "--hardware", "l4,h100@3", "--vary", "max-num-seqs=16")
         self.assertRegex(said, r"(?m)^hardware=l4 .* 4 +no price ")
         self.assertIn("best: hardware=h100@3 max-num-seqs=16 (by tokens/s of a device)", said)
-        for words, what in ((["l4,l4"], "has l4 twice"), (["l4@0"], "dollars for an hour"), (["l5"], "no hardware is called"),
+        for words, what in ((["l4,l4"], "l4 twice"), (["l4@0"], "dollars for an hour"), (["l5"], "no hardware is called"),
                             (["l4", "--best-by", "cost"], "no price of l4"), (["l4", "--gpu", "h100"], "--gpu"), (["l4", "--vary", "gpu=h100"], "--hardware LIST")):
             self.assertIn(what, pelton("tune", *LOAD, "--hardware", *words, code=2), words)
 

@@ -32,7 +32,9 @@ Result<void> check_fixed_pools(const GatewayConfig& in_force, const GatewayConfi
       return takes_new_start(fmt::format(
           "[[pool]]: pool '{}' is scaled, and the file has none of this name any more", pool.name));
     }
-    const bool names_replicas = pool.scaling->launch && !pool.scaling->launch->serve.empty();
+    // A Deployment says how its pods are called, and they are found through its Service.
+    const bool names_replicas = pool.scaling->launch && !pool.scaling->launch->serve.empty() &&
+                                pool.kubernetes_service.empty();
     if (names_replicas && now->models != pool.models) {
       return takes_new_start(fmt::format(
           "[[pool]]: replicas of pool '{}' are called '{}', and its 'model' is '{}' now", pool.name,

@@ -51,6 +51,9 @@ TEST(FixedPoolsTest, OthersComeAndGo) {
   EXPECT_EQ(said({pool("a", "m"), unscaled("b", "n")}, {pool("a", "m"), unscaled("c", "o")}), "");
   // Its workers come from elsewhere, and are called as they like.
   EXPECT_EQ(said({pool("a", "m", false)}, {pool("a", "n", false)}), "");
+  PoolConfig pods = pool("a", "m");
+  pods.kubernetes_service = "workers";
+  EXPECT_EQ(said({pods}, {pool("a", "n")}), "");
   // Gateway::reload() keeps [pool.scale] as it was, there and not there.
   EXPECT_EQ(said({pool("a", "m")}, {unscaled("a", "m")}), "");
   EXPECT_EQ(said({unscaled("a", "m")}, {pool("a", "m")}), "");
