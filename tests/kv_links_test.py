@@ -7,6 +7,7 @@ usage: kv_links_test.py BINARY [WALL_CLOCK_JUMPS]
 import concurrent.futures
 import json
 import os
+import random
 import select
 import socket
 import sys
@@ -36,10 +37,11 @@ def longer(number):
 
 
 class Link:
-    """TCP from FAR to NEAR at one port. After `at_once` bytes what comes back crawls at so many bytes a second; none: it does not."""
+    """TCP from FAR to NEAR at one port. After `at_once` bytes what comes back crawls at so many bytes a second; none: it does not. With
+    `spoils`, what draws, some bit of each piece that comes back is another; greetings and other small ones stay."""
 
     def __init__(self, port):
-        self.port, self.rate, self.at_once, self.passed, self.open = port, None, 0, 0, []
+        self.port, self.rate, self.at_once, self.spoils, self.passed, self.open = port, None, 0, None, 0, []
         self.listener = socket.create_server((FAR, port))
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -69,6 +71,9 @@ class Link:
                 passed += len(data)
                 if comes_back:
                     self.passed += len(data)
+                    if self.spoils and len(data) > 1000:
+                        at = self.spoils.randrange(len(data))
+                        data = data[:at] + bytes((data[at] ^ 1 << self.spoils.randrange(8),)) + data[at + 1:]
                 if rate and passed > self.at_once:
                     time.sleep(len(data) / rate)
                 sink.sendall(data)
@@ -165,6 +170,24 @@ class Links(split.Split):
                 self.assertGreater(fleet.metric("split_recomputed_tokens_total"), 0)
             for i in range(2):
                 self.check_clean(fleet, i)
+
+    def test_blocks_that_are_damaged_on_the_way_are_computed(self):
+        """FT-30, KV-19: whatever is damaged is counted, and computed."""
+        seed = int(os.environ.get("PELTON_SEED", 0)) or random.randrange(1, 1 << 32)
+        for handoff in ("warm", "first"):
+            with self.subTest(handoff=handoff, PELTON_SEED=seed):
+                fleet = self.linked(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n')
+                self.assertEqual(choices(fleet.gateway.port, longer(0)), self.longer[0])
+                self.assertGreater(fleet.link.passed, 100_000, "the prompt's blocks did not come through this link")
+                fleet.link.spoils = random.Random(seed)
+                for number in range(1, 10 if FULL else 4):
+                    self.assertEqual(choices(fleet.gateway.port, longer(number)), self.longer[number], number)
+                counted = {kind: fleet.figure(1, "pelton_kv_peer_fetches_total", kind=kind) for kind in ("corrupt", "failed", "left_alone")}
+                self.assertGreater(counted["corrupt"], 0, counted)
+                if handoff == "first":
+                    self.assertGreater(fleet.metric("split_recomputed_tokens_total"), 0, counted)
+                for i in range(2):
+                    self.check_clean(fleet, i)
 
     def test_erasing_while_a_prefix_crosses(self):
         """It does not wait for the link, nothing that lands after it is found, and the request that fetched is answered."""

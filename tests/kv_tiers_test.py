@@ -366,6 +366,7 @@ class Tiers(unittest.TestCase):
         with Server(*self.warm_flags()) as server:
             self.check_answers(server, range(16))
             self.assertEqual(server.metric("pelton_prefix_cache_hits_total", tier="disk"), 0)
+            self.assertGreater(server.metric("pelton_kv_disk_blocks_total", kind="corrupt"), 0)
 
     def test_a_file_that_is_cut_or_deleted_under_it_ends_nothing(self):
         """FT-33."""

@@ -172,6 +172,29 @@ TEST_F(PeerTierTest, APartIsOfUseAndTheRestIsComputed) {
   }
 }
 
+// Of a transfer that ends with a damaged block, whichever that is: nothing of it is believed, what
+// came before is of use.
+TEST_F(PeerTierTest, WhatComesDamagedIsCountedAndComputed) {
+  const std::vector<TokenId> alone = computed_at_source(1);
+  constexpr int kAll = 18;
+  for (int before = 0; before < kAll; ++before) {
+    target_.scheduler.reset_prefix_cache();
+    target_.now_ns += 20'000'000'000;  // after three it would be left alone
+    target_.turn();                    // its clock is the plan's
+    target_.submit(1, 60);
+    target_.turn();
+    ASSERT_EQ(std::ssize(target_.fetches), before + 1);
+    kv::PeerFetched fetched = carry(target_.fetches.back(), static_cast<size_t>(before));
+    fetched.outcome = Outcome::kCorrupt;
+    target_.scheduler.finish_peer_fetch(fetched, target_.now_ns);
+    finish_target();
+    EXPECT_EQ(target_.said(), alone) << before;
+    EXPECT_EQ(target_.counters().corrupt, before + 1);
+    ASSERT_EQ(std::ssize(target_.ends), before + 1);
+    EXPECT_LT(target_.ends.back().cached_from_peer, 60) << before;
+  }
+}
+
 TEST_F(PeerTierTest, WhatTheSourceHasLostMeanwhileIsComputed) {
   const std::vector<TokenId> alone = computed_at_source(1);
   source_.scheduler.reset_prefix_cache();
