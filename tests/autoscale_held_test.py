@@ -16,7 +16,7 @@ import unittest
 
 import gateway_fixture
 from autoscale_test import Scaled
-from gateway_fixture import ask, chat, letters
+from gateway_fixture import Socket, ask, chat, letters
 from ports import free_port
 
 
@@ -145,6 +145,23 @@ class Held(unittest.TestCase):
                             launch='kind = "simulated"\nlead_seconds = 1000')
         status, text = ask(fleet.port, "POST", "/v1/messages", {**chat(1, 20, 1), "max_tokens": 20})
         self.assertEqual((status, text[:1], json.loads(text)["type"]), (200, " ", "error"), text)
+
+    def test_a_response_over_a_websocket_that_is_held_is_kept_alive_by_pings(self):
+        fleet = self.scaled(scale="hold_keepalive_seconds = 0.05", launch='kind = "simulated"\nlead_seconds = 1.5')
+        link = Socket(fleet.port)
+        self.addCleanup(link.close)
+        self.assertEqual(link.status, 101)
+        states = []  # at each ping
+        heard = link.response(on_ping=lambda: states.append(fleet.card()["state"]), input="check 9 20 please", seed=9)
+        self.assertGreater(len(states), 2)
+        self.assertNotEqual(states[0], "ready", "pings come before the replica does")
+        self.assertEqual(heard[0]["type"], "response.created", "and no message, which its reader would take for the answer's: " + str(heard[0]))
+        self.assertEqual(heard[-1]["type"], "response.completed", heard[-1])
+        self.assertEqual(heard[-1]["response"]["output"][-1]["content"][0]["text"], letters(9, 9, 20))
+        # With a replica there is nothing to be kept alive.
+        states.clear()
+        again = link.response(on_ping=lambda: states.append("pinged"), input="check 9 20 please", seed=9)
+        self.assertEqual((again[-1]["type"], states), ("response.completed", []))
 
     def test_a_call_over_grpc_that_is_held_hears_that_it_has_been_taken_up(self):
         """Frames by hand: initial metadata come while there is no replica, the answer and its status once there is one."""

@@ -230,22 +230,25 @@ class Socket:
         size = struct.pack(">B", 0x80 | len(data)) if len(data) < 126 else struct.pack(">BH", 0x80 | 126, len(data))
         self.link.sendall(b"\x81" + size + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(data)))
 
-    def hear(self):
-        """The next message; a number: it has been closed with it."""
+    def hear(self, on_ping=lambda: None):
+        """The next message; a number: it has been closed with it. Pings are answered."""
         first, size = self.file.read(2)
         if size >= 126:
             size = int.from_bytes(self.file.read(2 if size == 126 else 8), "big")
         data = self.file.read(size)
         if first & 15 == 8:
             return int.from_bytes(data[:2], "big")
-        return json.loads(data) if first & 15 == 1 else self.hear()
+        if first & 15 == 9:
+            self.link.sendall(b"\x8a" + struct.pack(">B", 0x80 | len(data)) + bytes(4) + data)
+            on_ping()
+        return json.loads(data) if first & 15 == 1 else self.hear(on_ping)
 
-    def response(self, **body):
+    def response(self, on_ping=lambda: None, **body):
         """All events of one."""
         self.say({"type": "response.create", "model": "pelton-box", **body})
         heard = []
         while not heard or not isinstance(heard[-1], int) and heard[-1]["type"] not in ("response.completed", "response.incomplete", "error"):
-            heard.append(self.hear())
+            heard.append(self.hear(on_ping))
         return heard
 
     def close(self):

@@ -24,7 +24,7 @@ import unittest
 
 import ranks_test
 from ports import free_port
-from ranks_test import BOX, EXIT_LOST, FLAGS, draw, running, wait_for
+from ranks_test import AT_ONCE, BOX, EXIT_LOST, FLAGS, LONG, LONG_CONTEXT, draw, running, streaming, wait_for
 
 FULL = os.environ.get("PELTON_FULL") == "1"
 RUNS = 200 if FULL else 16
@@ -109,6 +109,8 @@ class Proxy:
 
 
 class Hosts(unittest.TestCase):
+    CACHE = CACHE
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="pelton_hosts_")
         self.addCleanup(folder.cleanup)
@@ -118,7 +120,7 @@ class Hosts(unittest.TestCase):
         self.port = free_port()
 
     def words(self, rank, ranks, *more, model=BOX, token=None):
-        return [ranks_test.BINARY, "serve", model, *FLAGS, *CACHE, "--tensor-parallel-size", ranks, "--nnodes", ranks, "--node-rank", rank,
+        return [ranks_test.BINARY, "serve", model, *FLAGS, *self.CACHE, "--tensor-parallel-size", ranks, "--nnodes", ranks, "--node-rank", rank,
                 "--master-addr", LEADER, "--master-port", self.port, "--rank-token-file", token or self.token,
                 "--rank-wait-seconds", 60, *more]
 
@@ -209,9 +211,7 @@ class SameAnswers(Hosts):
                  "--tensor-parallel-size", "2", "--rank-launcher", "slurm", "--master-port", self.port, "--rank-token-file", self.token]
         served = Served(self.addCleanup, words, slurm.env)
         self.ask([ranks_test.Served(self.addCleanup, *CACHE), served], 10)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(served.stream, {**Faults.LONG, "max_tokens": 200})
-            time.sleep(0.3)
+        with streaming(served, [{**LONG, "max_tokens": 900}]) as [answer]:
             step = slurm.run("squeue", "-h", "-s", "-o", "%i").stdout.split()
             slurm.run("scancel", "--signal=TERM", *[name for name in step if name.endswith(".0")])
             self.assertIn("[DONE]", answer.result(60))
@@ -219,12 +219,10 @@ class SameAnswers(Hosts):
 
 
 class Faults(Hosts):
-    LONG = ranks_test.Faults.LONG
+    CACHE = LONG_CONTEXT
 
     def streams_while(self, served, happens):
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            streams = [pool.submit(served.stream, self.LONG) for _ in range(4)]
-            time.sleep(0.3)
+        with streaming(served, [LONG] * AT_ONCE) as streams:
             happens()
             begun = time.monotonic()
             answers = [stream.result(30) for stream in streams]
@@ -249,7 +247,7 @@ class Faults(Hosts):
         self.assertIn("rank 1", followers[0].text())
         # The next group finds the port free.
         served, followers = self.group(3)
-        self.assertEqual(served.choices({**self.LONG, "max_tokens": 3})[0]["finish_reason"], "length")
+        self.assertEqual(served.choices({**LONG, "max_tokens": 3})[0]["finish_reason"], "length")
 
     def test_a_stopped_rank_is_found_out_and_ends_when_it_wakes(self):
         served, followers = self.group(2)
@@ -276,9 +274,7 @@ class Faults(Hosts):
 
     def test_a_stop_lets_answers_end(self):
         served, followers = self.group(2)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(served.stream, {**self.LONG, "max_tokens": 200})
-            time.sleep(0.3)
+        with streaming(served, [{**LONG, "max_tokens": 900}]) as [answer]:
             for process in (*followers, served):
                 process.process.send_signal(signal.SIGTERM)
             self.assertIn("[DONE]", answer.result(60))

@@ -5,6 +5,7 @@ rank exchanged is in /metrics.
 usage: rank_restarts_test.py BINARY
 """
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -17,14 +18,23 @@ import urllib.request
 import ranks_test
 from ports import free_port
 from rank_hosts_test import Hosts, Process, Served
-from ranks_test import BOX, EXIT_LOST, children, running, wait_for
+from ranks_test import AT_ONCE, BOX, EXIT_LOST, LONG, LONG_CONTEXT, children, running, streaming, wait_for
 
 ASK = {"prompt": "The wheel of a Pelton turbine", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
 
 
+@contextlib.contextmanager
+def asked(served, body):
+    """A stream that may not have begun yet."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        stream = pool.submit(served.stream, body)
+        time.sleep(0.05)
+        yield [stream]
+
+
 class Restarts(Hosts):
     def serve(self, *words):
-        return Served(self.addCleanup, [ranks_test.BINARY, "serve", BOX, "--max-model-len", "1024", "--kv-cache-memory", "16MiB",
+        return Served(self.addCleanup, [ranks_test.BINARY, "serve", BOX, *LONG_CONTEXT,
                                         "--port", self.port, "--tensor-parallel-size", 2, *words])
 
     def setUp(self):
@@ -47,9 +57,7 @@ class Restarts(Hosts):
         admin = free_port()
         served = self.serve("--rank-restarts", 2, "--admin-port", admin)
         first = served.choices(ASK)
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            streams = [pool.submit(served.stream, {**ASK, "max_tokens": 900}) for _ in range(4)]
-            time.sleep(0.3)
+        with streaming(served, [LONG] * AT_ONCE) as streams:
             self.lose_a_rank(served)
             for stream in streams:
                 self.assertNotIn("[DONE]", stream.result(30))
@@ -82,10 +90,9 @@ class Restarts(Hosts):
         alone, cached = ask()
         self.assertEqual(cached, 0)
         self.assertGreater(ask()[1], 0, "the prefix cache is on")
-        for begun in (2, 3):
-            with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                stream = pool.submit(served.stream, {**prompt, "prompt": f"{begun}. " + prompt["prompt"], "max_tokens": 600})
-                time.sleep(0.05)
+        for begun in (2, 3):  # among its prompt's steps, or before; and behind them
+            body = {**prompt, "prompt": f"{begun}. " + prompt["prompt"], "max_tokens": 7000}
+            with asked(served, body) if begun == 2 else streaming(served, [body]) as [stream]:
                 self.lose_a_rank(served)
                 self.assertNotIn("[DONE]", stream.result(30))
             self.assertTrue(self.listening(served, begun), served.log)
@@ -96,15 +103,13 @@ class Restarts(Hosts):
         first = served.choices(ASK)
         leader = self.leader(served)
         follower = children(leader)[0]
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            streams = [pool.submit(served.stream, {**ASK, "max_tokens": 900}) for _ in range(2)]
-            time.sleep(0.3)
+        with streaming(served, [LONG] * 2) as streams:
             os.kill(leader, signal.SIGSTOP)
             for stream in streams:
                 self.assertNotIn("[DONE]", stream.result(30))
         self.assertTrue(self.listening(served, 2), served.log)
         self.assertEqual(served.choices(ASK), first)
-        self.assertFalse(running(leader) or running(follower))
+        self.assertTrue(wait_for(lambda: not running(leader) and not running(follower)))
 
     def test_a_stopped_leader_of_several_hosts_is_started_anew(self):
         """Its followers cannot end it: the process that stays beside it does."""
@@ -133,9 +138,7 @@ class Restarts(Hosts):
     def test_a_stop_is_a_stop(self):
         served = self.serve("--rank-restarts", 5)
         leader = self.leader(served)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(served.stream, {**ASK, "max_tokens": 200})
-            time.sleep(0.3)
+        with streaming(served, [{**ASK, "max_tokens": 900}]) as [answer]:
             served.process.send_signal(signal.SIGTERM)
             self.assertIn("[DONE]", answer.result(60))
         self.assertEqual(served.rank.wait(30), 0, served.rank.text())

@@ -32,6 +32,10 @@ RUNS = 400 if FULL else 40
 SERVERS = 12 if FULL else 1
 EXIT_LOST = 7
 LOST_SECONDS = 5  # from a fault to the last stream's end
+LONG_CONTEXT = ("--max-model-len", "8192", "--kv-cache-memory", "64MiB")  # all that the box has
+# Of so many tokens that no machine has computed them while a test makes up its mind.
+LONG = {"prompt": "The wheel of a Pelton turbine", "max_tokens": 8000, "temperature": 0, "ignore_eos": True}
+AT_ONCE = 4  # streams that begin without waiting for another one's end (--max-num-seqs)
 
 
 def children(process):
@@ -138,8 +142,12 @@ class Served:
         assert status == 200, text
         return json.loads(text)["choices"]
 
-    def stream(self, body):
-        """All that came, until it ended; an error of the connection is text, too."""
+    def figure(self, name):
+        with urllib.request.urlopen(self.url + "/metrics", timeout=20) as answer:
+            return sum(float(value) for value in re.findall(rf"(?m)^{name}(?:{{.*}})? (\S+)$", answer.read().decode()))
+
+    def stream(self, body, on_piece=lambda: None):
+        """All that came, until it ended; an error of the connection is text, too. `on_piece` is called once, when the first piece is there."""
         request = urllib.request.Request(self.url + "/v1/completions", data=json.dumps({**body, "stream": True}).encode(),
                                          headers={"Content-Type": "application/json"})
         parts = []
@@ -147,11 +155,31 @@ class Served:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 for line in answer:
                     parts.append(line.decode())
+                    if len(parts) == 1:
+                        on_piece()
         except urllib.error.HTTPError as error:
             parts.append(f"status {error.code} {error.read().decode()}")
         except (OSError, ValueError, urllib.error.URLError) as error:
             parts.append(f"broken: {error!r}")
         return "".join(parts)
+
+
+@contextlib.contextmanager
+def streaming(served, bodies):
+    """Streams of those bodies, each a future of what came of it, while they are under way: the server has all of them, and the first
+    pieces of those that need not wait for a place are there."""
+    first = threading.Semaphore(0)
+    with concurrent.futures.ThreadPoolExecutor(max(len(bodies), 1)) as pool:
+        streams = [pool.submit(served.stream, body, first.release) for body in bodies]
+        for _ in bodies[:AT_ONCE]:
+            assert first.acquire(timeout=60), [stream.result() for stream in streams if stream.done()]
+
+        def asked():
+            done = sum(stream.done() for stream in streams)
+            return done + sum(served.figure(f"vllm:num_requests_{state}") for state in ("running", "waiting")) >= len(bodies)
+        if len(bodies) > AT_ONCE:
+            assert wait_for(asked, 60), [stream.result() for stream in streams if stream.done()]
+        yield streams
 
 
 def draw(rng):
@@ -263,18 +291,13 @@ class SameAnswers(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    LONG = {"prompt": "The wheel of a Pelton turbine", "max_tokens": 900, "temperature": 0, "ignore_eos": True}
-
     def serve(self, ranks=2, transport="auto"):
-        return Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, "--rank-transport", transport)
+        return Served(self.addCleanup, *LONG_CONTEXT, "--tensor-parallel-size", ranks, "--rank-transport", transport)
 
     def lose(self, served, victim, how, load=True, bodies=None):
         """Streams run, something happens to a rank: what each stream got, the last within the time that is promised."""
-        bodies = bodies or [self.LONG] * (4 if load else 0)
-        with concurrent.futures.ThreadPoolExecutor(max(len(bodies), 1)) as pool:
-            streams = [pool.submit(served.stream, body) for body in bodies]
-            if load:
-                time.sleep(0.3)
+        bodies = bodies or [LONG] * (AT_ONCE if load else 0)
+        with streaming(served, bodies) as streams:
             os.kill(victim, how)
             begun = time.monotonic()
             answers = [stream.result(30) for stream in streams]
@@ -340,7 +363,7 @@ class Faults(unittest.TestCase):
 
     def test_two_hundred_streams_see_an_end_that_may_be_tried_again(self):
         served = self.serve(3)
-        for answer in self.lose(served, served.followers[0], signal.SIGKILL, bodies=[self.LONG] * 200):
+        for answer in self.lose(served, served.followers[0], signal.SIGKILL, bodies=[LONG] * 200):
             self.assertNotIn("[DONE]", answer)
             self.assertRegex(answer, "service_unavailable|status 503")
         self.check_gone(served, *served.followers)
@@ -423,14 +446,12 @@ class Faults(unittest.TestCase):
         for process in everybody:
             os.kill(process, signal.SIGCONT)
         time.sleep(1)
-        self.assertEqual(served.choices({**self.LONG, "max_tokens": 3})[0]["finish_reason"], "length")
+        self.assertEqual(served.choices({**LONG, "max_tokens": 3})[0]["finish_reason"], "length")
 
     def test_a_stop_lets_answers_end(self):
         """SIGTERM to every process, as a supervisor sends it."""
         served = self.serve()
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(served.stream, {**self.LONG, "max_tokens": 200})
-            time.sleep(0.3)
+        with streaming(served, [{**LONG, "max_tokens": 900}]) as [answer]:
             for process in (*served.followers, served.process.pid):
                 os.kill(process, signal.SIGTERM)
             self.assertIn("[DONE]", answer.result(60))

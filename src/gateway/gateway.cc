@@ -386,13 +386,12 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   start_relay(relayed, exchange, settings, *pool, routed->shadow);
 }
 
-// A WebSocket's pings are its connection's. Another region's gateway reads a status, so it gets no
-// head before there is one.
+// Another region's gateway reads a status, so it gets no head before there is one.
 Relay::Request::KeepAlive Gateway::keep_alive_of(const Relay::Request& request, Way way,
                                                  bool comes_from_region) {
   using KeepAlive = Relay::Request::KeepAlive;
   if (way == Way::kGrpc) return KeepAlive::kMetadata;
-  if (way == Way::kSocket) return KeepAlive::kNone;
+  if (way == Way::kSocket) return KeepAlive::kPings;
   const StreamForm form = stream_form(request.http);
   if (form == StreamForm::kEvents) return KeepAlive::kComments;
   if (form == StreamForm::kLines) return KeepAlive::kLineBlanks;

@@ -84,6 +84,7 @@ class Relay final : public WorkerListener,
       kLineBlanks,  // of a stream of lines of JSON, before the first one's object
       kBlanks,      // before a whole answer of JSON
       kMetadata,    // a gRPC call's initial ones, once
+      kPings,       // of a WebSocket
     };
     KeepAlive keep_alive = KeepAlive::kNone;
     // What it takes of its key's limits; null: its key has none, or it takes nothing.

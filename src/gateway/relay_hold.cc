@@ -74,7 +74,7 @@ void Relay::leave_hold() {
   held_ns_ += services_.clock.now_ns() - held_since_ns_;
 }
 
-// Until it is released: comments or blanks to its client, and the end of its patience.
+// Until it is released: comments, blanks or pings to its client, and the end of its patience.
 void Relay::watch_hold() {
   if (over_ || !held_) return;
   if (services_.ends != nullptr && *services_.ends) return interrupt();
@@ -111,6 +111,7 @@ void Relay::keep_alive(int64_t now_ns) {
   if (request_.keep_alive == Request::KeepAlive::kMetadata) {
     return exchange_->start_stream(200, {});
   }
+  if (request_.keep_alive == Request::KeepAlive::kPings) return exchange_->ping();
   if (!std::exchange(streaming_, true)) {
     early_ = true;
     net::HttpHeaders headers;

@@ -77,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void finish(uint64_t id);
   void accept_websocket(uint64_t id, const HttpHeaders& headers, Exchange::WebSocket socket);
   void finish_websocket(uint64_t id, const WebSocketClose& close);
+  void ping(uint64_t id);
   void on_drained(uint64_t id, std::function<void()> drained);
   void on_closed(uint64_t id, std::function<void()> closed);
   void post_after(uint64_t id, std::chrono::milliseconds delay, std::function<void()> work);

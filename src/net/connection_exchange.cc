@@ -111,6 +111,7 @@ class ConnectionExchange final : public Exchange {
     answered_ = true;
     connection_->finish_websocket(id_, {code, std::move(reason)});
   }
+  void ping() override { connection_->ping(id_); }
 
   size_t queued_bytes() const override {
     return connection_->is_over(id_) ? 0 : connection_->queued_bytes(id_);

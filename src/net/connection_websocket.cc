@@ -103,6 +103,11 @@ void Connection::finish_websocket(uint64_t id, const WebSocketClose& close) {
   schedule_flush();
 }
 
+void Connection::ping(uint64_t id) {
+  if (is_over(id) || websocket_ == nullptr || !queue_.empty()) return;
+  send_frame(WebSocketOpcode::kPing, {});
+}
+
 // The client's doing: whoever holds the exchange hears of it.
 void Connection::leave_websocket(const WebSocketClose& close) {
   const std::function<void()> closed = std::move(reply_.closed);

@@ -57,8 +57,9 @@ class Exchange {
   virtual void finish() = 0;
 
   // Instead of an answer: the connection becomes a WebSocket (the request has been checked). Then
-  // write() sends one text message, and finish() says goodbye; pings are the connection's business.
-  // An exchange that is no connection of its own does neither.
+  // write() sends one text message, and finish() says goodbye. The connection pings a quiet client
+  // and watches for its end by itself; ping() adds one. An exchange that is no connection of its
+  // own does nothing of it.
   struct WebSocket {
     size_t message_bytes_max = size_t{32} << 20;
     std::function<void(std::string message)> on_message;
@@ -67,6 +68,9 @@ class Exchange {
   virtual void accept_websocket(HttpHeaders headers, WebSocket socket) {}
   // Goodbye with a reason; see WebSocketClose.
   virtual void finish_websocket(int code, std::string reason) {}
+  // So that whoever stands between sees something on its way. Nothing where what was written has
+  // not all been taken, and where this is no WebSocket.
+  virtual void ping() {}
 
   // Bytes written and not yet taken by the kernel: a slow reader's backlog.
   virtual size_t queued_bytes() const = 0;

@@ -31,6 +31,9 @@ class SocketTurn : public Exchange {
     connection_->post_after(delay, std::move(work));
   }
   void start_stream(int, HttpHeaders) override {}
+  void ping() final {
+    if (!over_) connection_->ping();
+  }
   void finish() override { end(); }
 
   // From the connection's owner.

@@ -212,6 +212,7 @@ class EchoServer {
                .on_message =
                    [weak](std::string message) {
                      const auto to = weak.lock();
+                     if (message == "ping me") return to->ping();
                      if (message == "much") return to->write(std::string(10 << 20, 'm'));
                      to->write("you said " + message);
                      if (message == "bye") to->finish();
@@ -304,6 +305,19 @@ TEST(WebSocketServer, WS_13_AReaderThatTakesNothingIsCutOff) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(echo.closed, 1);
+}
+
+TEST(WebSocketServer, APingMayBeAskedFor) {
+  EchoServer echo({});
+  TestWebSocket client(echo.server().port(), "/");
+  ASSERT_TRUE(client.open());
+  for (int i = 0; i < 2; ++i) {
+    client.text("ping me");
+    EXPECT_EQ(client.read().opcode, Opcode::kPing);
+    client.send(Opcode::kPong, "");
+  }
+  client.text("one");
+  EXPECT_EQ(client.read().payload, "you said one");
 }
 
 TEST(WebSocketServer, SilenceIsPingedThenClosed) {

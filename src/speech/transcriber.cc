@@ -329,13 +329,20 @@ void Transcriber::end(const JobPtr& job, End how, Result<Transcript> outcome) {
     }
   }
   job->recognition = nullptr;
+  // Who has its answer may ask for the next one at once.
   {
     const std::lock_guard lock(mutex_);
     ++stats_.ended[static_cast<size_t>(how)];
+    std::erase(reading_, job);
+    std::erase(hearing_, job);
+    ++ending_;
   }
-  const auto on_end = std::exchange(job->request.on_end, nullptr);
+  auto on_end = std::exchange(job->request.on_end, nullptr);
   job->request.on_segments = nullptr;
   if (how != End::kCancelled && on_end) on_end(std::move(outcome));
+  on_end = nullptr;
+  const std::lock_guard lock(mutex_);
+  --ending_;
 }
 
 int Transcriber::abandon(const Error& error) {
@@ -367,8 +374,9 @@ int Transcriber::abandon(const Error& error) {
 
 void Transcriber::drain(int64_t ms) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(ms),
-                    [&] { return locked_inside() == 0 && live_passes_.empty() && !hears_live_; });
+  changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] {
+    return locked_inside() == 0 && ending_ == 0 && live_passes_.empty() && !hears_live_;
+  });
 }
 
 int64_t Transcriber::retry_after_ns() const {

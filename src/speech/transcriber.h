@@ -65,8 +65,8 @@ class Transcriber {
     std::optional<int64_t> deadline_ns;  // on the clock
     // On the hearing thread, after each window that added some; may be empty.
     std::function<void(std::vector<Segment> added)> on_segments;
-    // Once, on one of the two threads, unless it is cancelled. Errors: what read_sound and the
-    // recogniser say; kDeadline, kUnavailable.
+    // Once, on one of the two threads, unless it is cancelled; its place is another one's by then.
+    // Errors: what read_sound and the recogniser say; kDeadline, kUnavailable.
     std::function<void(Result<Transcript> outcome)> on_end;
   };
 
@@ -97,7 +97,7 @@ class Transcriber {
 
   // What waits or is heard ends with this error; gives their number.
   int abandon(const Error& error);
-  // Waits until nothing waits or is heard, at most so long.
+  // Waits until nothing waits or is heard, and each on_end has returned, at most so long.
   void drain(int64_t ms);
 
   // About when half of those who wait have been heard.
@@ -172,6 +172,7 @@ class Transcriber {
   std::deque<JobPtr> parked_;    // read, and too long for what is left
   std::deque<JobPtr> heard_;     // in their turn
   std::vector<JobPtr> hearing_;  // have their windows now
+  int ending_ = 0;               // whose on_end runs
   std::vector<std::weak_ptr<Live>> live_;
   std::deque<LivePass> live_passes_;
   bool hears_live_ = false;

@@ -58,6 +58,7 @@ class Scripted final : public Recogniser {
     return results;
   }
   Result<LiveText> hear(LiveWindow window, const std::function<bool()>& go_on) const override {
+    ++live;
     while (gate.load() == 0) {
       if (!go_on()) return Error{ErrorCode::kCancelled, "stopped"};
       std::this_thread::sleep_for(1ms);
@@ -69,6 +70,7 @@ class Scripted final : public Recogniser {
   }
   mutable std::atomic<int> gate = 1;   // 0: nobody is heard
   mutable std::atomic<int> batch = 0;  // how many were heard last at once
+  mutable std::atomic<int> live = 0;   // windows of what is still being said that were begun
 };
 
 // "5:3": three seconds of 5; "bad": no sound.
@@ -100,13 +102,16 @@ Asked ask(Transcriber& transcriber, std::string file, std::optional<int64_t> dea
   return asked;
 }
 
-bool comes_to(const Transcriber& transcriber,
-              const std::function<bool(const Transcriber::Stats&)>& is) {
-  for (int i = 0; i < 5000; ++i) {
-    if (is(transcriber.stats())) return true;
+bool comes_true(const std::function<bool()>& is) {
+  for (int i = 0; i < 20'000; ++i) {
+    if (is()) return true;
     std::this_thread::sleep_for(1ms);
   }
   return false;
+}
+bool comes_to(const Transcriber& transcriber,
+              const std::function<bool(const Transcriber::Stats&)>& is) {
+  return comes_true([&] { return is(transcriber.stats()); });
 }
 
 TEST(Transcriber, FilesAreHeardInTurns) {
@@ -147,9 +152,31 @@ TEST(Transcriber, AFullQueueRefuses) {
   model.gate = 1;
   EXPECT_EQ(plain_text(fourth.end.get().value()), "4");
   EXPECT_EQ(plain_text(first.end.get().value()), "1");
-  // The promise went with the job, unkept.
-  EXPECT_EQ(second.end.wait_for(0s), std::future_status::ready);
+  // The promise goes with the job, unkept.
+  ASSERT_EQ(second.end.wait_for(10s), std::future_status::ready);
   EXPECT_THROW(second.end.get(), std::future_error);
+}
+
+// Who has its text has left its place, though the thread that heard it is still at it.
+TEST(Transcriber, AnAnswerLeavesItsPlaceFirst) {
+  const base::SystemClock clock;
+  const Scripted model;
+  Transcriber transcriber({.waiting_max = 1, .waiting_per_account_max = 1}, model, read, clock);
+  for (const std::string file : {"1:1", "bad"}) {
+    std::promise<Result<std::shared_ptr<Transcriber::Ticket>>> next;
+    int abandoned = -1;
+    const auto ticket = transcriber.submit(
+        {.file = file, .account = "a", .task = {}, .on_end = [&](const Result<Transcript>&) {
+           EXPECT_EQ(transcriber.stats().running + transcriber.stats().waiting, 0);
+           abandoned = transcriber.abandon({ErrorCode::kUnavailable, "gone", ""});
+           next.set_value(transcriber.submit({.file = "2:1", .account = "a", .task = {}}));
+         }});
+    ASSERT_TRUE(ticket.ok()) << ticket.error().message;
+    EXPECT_TRUE(next.get_future().get().ok());
+    EXPECT_EQ(abandoned, 0);
+    transcriber.drain(10'000);
+    EXPECT_EQ(transcriber.stats().waiting, 0);
+  }
 }
 
 TEST(Transcriber, DeadlinesAndUnloadsEndWhatRuns) {
@@ -264,7 +291,7 @@ TEST(Transcriber, SeveralFilesAreHeardInABatch) {
   model.gate = 0;
   Transcriber transcriber({.batch_max = 2}, model, read, clock);
   Asked first = ask(transcriber, "1:3");
-  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  ASSERT_TRUE(comes_true([&] { return model.batch == 1; }));  // alone in its batch
   Asked second = ask(transcriber, "2:30");
   Asked third = ask(transcriber, "3:1");
   Asked fourth = ask(transcriber, "4:30");
@@ -288,7 +315,7 @@ TEST(Transcriber, ABatchIsAsLargeAsItMayBe) {
   model.gate = 0;
   Transcriber transcriber({.batch_max = 3}, model, read, clock);
   Asked blocker = ask(transcriber, "9:1");
-  ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 1; }));
+  ASSERT_TRUE(comes_true([&] { return model.batch == 1; }));
   std::vector<Asked> asked;
   for (int i = 0; i < 3; ++i) asked.push_back(ask(transcriber, std::to_string(i) + ":1"));
   ASSERT_TRUE(comes_to(transcriber, [](const auto& stats) { return stats.running == 4; }));
@@ -370,7 +397,9 @@ TEST(Transcriber, LivePlacesEndWithTheModel) {
   LivePlace left;
   open(*transcriber, left);
   transcriber->hear_live(left.live, second_of(1));
+  ASSERT_TRUE(comes_true([&] { return model.live == 1; }));
   left.live.reset();  // its client has gone; the next one is heard all the same
+  ASSERT_TRUE(comes_to(*transcriber, [](const auto& stats) { return stats.windows == 1; }));
   LivePlace place;
   open(*transcriber, place);
   transcriber->hear_live(place.live, second_of(2));
