@@ -162,9 +162,12 @@ void Fleet::cancel_over(int64_t now_ns, int64_t leg) {
   const int replica = legs_[static_cast<size_t>(leg)].replica;
   const auto found = flights_.find(leg);
   if (found == flights_.end()) return;
+  const size_t gateway = found->second.gateway;
   if (found->second.asked) --flying_to_[static_cast<size_t>(replica)];
-  const auto comes_ns =
-      network_->arrives_ns(now_ns, static_cast<int>(found->second.gateway), replica);
+  // Of a replica that is on trial the next request may be the trial.
+  watch(gateway, static_cast<size_t>(replica))
+      .health.note_outcome(cluster::WorkerHealth::Outcome::kNeither, leg + 1, now_ns);
+  const auto comes_ns = network_->arrives_ns(now_ns, static_cast<int>(gateway), replica);
   flights_.erase(found);
   if (comes_ns) add({.at_ns = *comes_ns, .kind = Event::Kind::kCancelled, .index = leg});
 }

@@ -241,6 +241,14 @@ void play(uint64_t seed, const cost_model::StepTimeModel& times, Happened& happe
   ASSERT_EQ(others[1], digest(*result));
 }
 
+// The only replica was on trial, and the request that was its trial was taken back when it was
+// silent: what was held waited for the trial's outcome for ever.
+TEST(FleetProperty, ATrialThatIsTakenBackIsFollowedByAnother) {
+  Happened happened;
+  play(409'159'720, *even_steps(0.05), happened);
+  EXPECT_GT(happened.taken_back, 0);
+}
+
 TEST(FleetProperty, RandomFleetsWithFaultsLoseAndDoubleNothing) {
   const cost_model::StepTimeModel times = *even_steps(0.05);
   Happened happened;
