@@ -225,6 +225,23 @@ void read_policy_flags(const cli::Arguments& arguments, PoolPolicy& policy) {
   put("--scale-down-delay", policy.scale_down_delay_s);
 }
 
+// By the names that the user wrote, where a flag and what a file, a scenario or the defaults say do
+// not go together; what a file alone has wrong its own check names.
+Result<void> check_bounds(const cli::Arguments& arguments, const PoolPolicy& policy) {
+  const int least = policy.replicas_min + policy.standby;
+  if (least <= policy.replicas_max) return {};
+  for (const char* const flag : {"--max-replicas", "--min-replicas"}) {
+    if (!arguments.has(flag)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} {}: the pool has at least {} replicas, standby ones among them, "
+                             "and at most {} (--min-replicas and --max-replicas, or 'min' and "
+                             "'max' of its [scale])",
+                             flag, arguments.integer(flag), least, policy.replicas_max),
+                 flag};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::optional<simulator::Autoscaling>> read_autoscaling(
@@ -259,6 +276,7 @@ Result<std::optional<simulator::Autoscaling>> read_autoscaling(
     asked.policy.concurrency_target = capacity.sequences_max;
   }
   read_policy_flags(arguments, asked.policy);
+  TRY(check_bounds(arguments, asked.policy));
   // What a file or the defaults begin with need not fit into what flags allow.
   if (arguments.source("--replicas") != cli::Arguments::Source::kWord) {
     asked.replicas = std::clamp(replicas, 0, asked.policy.replicas_max);

@@ -429,6 +429,8 @@ class Flags(unittest.TestCase):
                 (["simulate", "gpt-oss-20b", "--gpu", "h100", "--threads", "2"], "--threads"),
                 (["simulate", BOX, "--layout", "tp2"], "--layout"),
                 (["simulate", BOX, "--no-noise"], "--no-noise"),
+                (["simulate", "--scenario", "two-zones-year", "--days", "0.02", "--max-replicas", "4"], "--max-replicas 4: the pool has at least 16"),
+                (["simulate", BOX, "--autoscale", "concurrency", "--min-replicas", "9"], "--min-replicas 9: the pool has at least 9"),
                 (["generate", self.model, "--tokens", f / "ids.json", "--special"], "--special"),
                 (["generate", self.model, "--prompt", "x", "--top-p", "0.5"], "--top-p"),
                 (["bench", "serve", "--base-url", self.url, "--port", "80"], "--port"),
