@@ -191,7 +191,8 @@ class ExchangeDamageTest : public ExchangeTest {
  protected:
   static constexpr int kLanes = 12;  // fetches at once
   static constexpr int kRoomsOfLane = 100;
-  static constexpr auto kLimit = 400ms;             // of a fetch
+  static constexpr auto kLimitMax = 8'000ms;
+  static constexpr auto kConnectLimit = 1'000ms;    // the exchange's own
   static constexpr int kRoundsOfExchange = 20'000;  // a source knows so many tickets, and some more
 
   struct Ended {
@@ -209,6 +210,7 @@ class ExchangeDamageTest : public ExchangeTest {
       int lane = 0;
       uint64_t round = 0;
       Clock::time_point begun;
+      std::chrono::milliseconds limit;
     };
     std::map<int64_t, Running> running;  // by their fetches' ids
     uint64_t begun = 0;
@@ -219,9 +221,9 @@ class ExchangeDamageTest : public ExchangeTest {
       for (auto& rooms : wanted.rooms) {
         for (kv::BlockId& room : rooms) room += kRoomsOfLane * lane;
       }
-      wanted.limit_ns = std::chrono::nanoseconds(kLimit).count();
+      wanted.limit_ns = std::chrono::nanoseconds(limit_).count();
       wanted.port = port_of(lane, round);
-      running[wanted.id] = {.lane = lane, .round = round, .begun = Clock::now()};
+      running[wanted.id] = {.lane = lane, .round = round, .begun = Clock::now(), .limit = limit_};
       target_->fetch(std::move(wanted));
     };
     for (int lane = 0; lane < kLanes; ++lane) begin(lane);
@@ -238,8 +240,12 @@ class ExchangeDamageTest : public ExchangeTest {
         const Running one = running.at(fetched.id);
         running.erase(fetched.id);
         expect_right_in(one.lane, fetched);
-        const bool is_late = Clock::now() - one.begun >= kLimit;
-        counted += counts({one.lane, one.round, is_late, std::move(fetched)}) ? 1 : 0;
+        const bool is_late = Clock::now() - one.begun >= std::min(one.limit, kConnectLimit);
+        if (counts({one.lane, one.round, is_late, std::move(fetched)})) {
+          ++counted;
+        } else {
+          limit_ = std::min(2 * one.limit, kLimitMax);  // the machine is busy, or all is slow
+        }
         if (counted + running.size() < rounds && begun < 2 * rounds) begin(one.lane);
       }
     }
@@ -260,6 +266,8 @@ class ExchangeDamageTest : public ExchangeTest {
     }
     std::erase_if(written, is_lanes);
   }
+
+  std::chrono::milliseconds limit_{400};  // of a fetch
 };
 
 // FT-30, KV-18, KV-19: each bit of the stream may turn, it may end at each byte, and each record
@@ -276,8 +284,9 @@ TEST_F(ExchangeDamageTest, Kv18Kv19WhateverHappensOnTheWayNothingWrongLands) {
     const kv::PeerFetched& fetched = ended.fetched;
     SCOPED_TRACE(damage.text() + ": " + fetched.why);
     // On a busy machine it may have taken too long by itself.
-    if (!done.is_done || (ended.is_late && fetched.outcome == Outcome::kFailed &&
-                          fetched.blocks.size() < damage.landed())) {
+    const bool is_short =
+        fetched.outcome == Outcome::kFailed && fetched.blocks.size() < damage.landed();
+    if (!done.is_done || (ended.is_late && (is_short || fetched.outcome == Outcome::kNothing))) {
       EXPECT_TRUE(ended.is_late);
       return false;
     }
@@ -508,11 +517,13 @@ TEST_F(ExchangeDamageTest, Ft31Kv18EitherSideEndsOrIsStoppedAtEachTenth) {
     });
     kv::PeerFetch wanted = fetch(ticket().seal(kKeys.front()));
     wanted.port = proxy.port();
-    wanted.limit_ns = kind == kSourceStops ? 60'000'000 : 2'000'000'000;
+    wanted.limit_ns = kind == kSourceStops ? 60'000'000 : 20'000'000'000;
     target_memory_.written.clear();
     target_->fetch(std::move(wanted));
-    EXPECT_TRUE(eventually([&] { return is_there || kind == kSourceStops; }));
-    if (kind == kIsCancelled) target_->cancel(id_);
+    if (kind == kIsCancelled) {
+      EXPECT_TRUE(eventually([&] { return is_there.load(); }));
+      target_->cancel(id_);
+    }
     const kv::PeerFetched fetched = outcome();
     EXPECT_EQ(fetched.outcome, kind == kIsCancelled ? Outcome::kCancelled : Outcome::kFailed);
     expect_right(fetched);
