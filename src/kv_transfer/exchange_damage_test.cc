@@ -491,6 +491,7 @@ TEST_F(ExchangeDamageTest, Ft31Kv18EitherSideEndsOrIsStoppedAtEachTenth) {
   source.pin_max = 60ms;
   BlockExchange::Options narrow = source;  // so that it waits for credit
   narrow.uncredited_max = 12'000;
+  narrow.pin_max = 300ms;
   const int rounds = is_full() ? 1000 : 50;
   for (int round = 0; round < rounds; ++round) {
     const int tenth = round % 10;
