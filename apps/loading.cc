@@ -89,7 +89,7 @@ Flag kernels_flag() {
           .value = "K",
           .help = "compute kernels",
           .default_text = "auto",
-          .choices = {"auto", "reference", "avx512", "avx2"}};
+          .choices = {"auto", "reference", "avx512", "avx2", "neon"}};
 }
 
 Flag kv_type_flag() {

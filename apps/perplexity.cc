@@ -360,7 +360,7 @@ cli::Verb perplexity_verb() {
                 text_flag("--against-kv-cache-dtype", "T",
                           "it with keys and values in this: auto, f16, bf16, int8, fp8"),
                 text_flag("--against-kernels", "K",
-                          "it by these kernels: auto, reference, avx512, avx2"),
+                          "it by these kernels: auto, reference, avx512, avx2, neon"),
                 std::move(fail_if), text_flag("--html", "FILE", "also write a page"),
                 text_flag("--out", "FILE",
                           "also write --json's object there; what is computed is kept in "

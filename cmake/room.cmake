@@ -9,6 +9,7 @@
 #   x_bench.cc  -> one program       kv_bench   (Google Benchmark; ctest runs each function once)
 #   x_fuzz.cc   -> a program each    kv_x_fuzz  (libFuzzer in the preset "fuzz", otherwise a
 #                  replayer of the corpus src/kv/testdata/x_fuzz/ plus bounded random input)
+# Files whose paths match WITHOUT, a regular expression, are left out: those for other processors.
 include(${CMAKE_CURRENT_LIST_DIR}/gtest_suites.cmake)
 
 # Where the tree and its build lie, for those of `files` that ask, themselves or by a header of tests: an
@@ -33,13 +34,16 @@ function(pelton_define_folders) # FILES...
 endfunction()
 
 function(pelton_room room)
-  cmake_parse_arguments(ROOM "" "EACH_TEST" "DEPS;LIBS;TEST_DEPS;SUBDIRS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "EACH_TEST;WITHOUT" "DEPS;LIBS;TEST_DEPS;SUBDIRS" ${ARGN})
   set(sources)
   set(tests)
   set(benches)
   set(fuzzers)
   foreach(folder . ${ROOM_SUBDIRS})
     file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+    if(ROOM_WITHOUT)
+      list(FILTER found EXCLUDE REGEX "${ROOM_WITHOUT}")
+    endif()
     foreach(file ${found})
       if(file MATCHES "_test\\.cc$")
         list(APPEND tests ${file})

@@ -10,6 +10,10 @@ endif()
 # Contraction of a*b+c into one rounding would make a result depend on how the compiler vectorised a
 # loop; kernels that want an FMA say so. (Batch invariance, docs/decisions/0004.)
 add_compile_options(-ffp-contract=off -fno-math-errno)
+# On Arm char has no sign; with the one that it has on x86-64, no comparison of text differs.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  add_compile_options(-fsigned-char)
+endif()
 
 # What a test may take; under a sanitizer all is slower.
 set(PELTON_SLOWNESS 1)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What is compiled for AVX2, AVX-512 or AMX leaves nothing behind that the whole program shares.
+"""What is compiled for AVX2, AVX-512, AMX, or Arm's dotprod or i8mm leaves nothing behind that the whole program shares.
 
 usage: isa_test.py NM OBJECT...
 
 A template or inline function of the standard library that such a file needs and does not inline
 becomes a weak symbol, and the linker keeps one of all files' copies: perhaps the one that a processor
-without these instructions cannot run. Looks at the objects whose names say avx or amx.
+without these instructions cannot run. Looks at the objects whose names say so.
 """
 import pathlib
 import subprocess
@@ -20,9 +20,10 @@ def weak_functions(nm, path):
 
 def main():
     nm, *objects = sys.argv[1:]
-    special = [path for path in objects if any(word in pathlib.Path(path).name for word in ("avx", "amx"))]
-    if len(special) < 4:
-        sys.exit(f"{len(special)} objects with avx or amx in their names among {len(objects)}")
+    special = [path for path in objects if any(word in pathlib.Path(path).name for word in ("avx", "amx", "dotprod", "i8mm"))]
+    least = 2 if any("neon" in pathlib.Path(path).name for path in objects) else 4
+    if len(special) < least:
+        sys.exit(f"{len(special)} objects of special instruction sets by their names among {len(objects)}")
     shared = [(path, name) for path in special for name in weak_functions(nm, path)]
     for path, name in shared:
         print(f"{pathlib.Path(path).name} shares {name}")

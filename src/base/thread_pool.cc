@@ -7,25 +7,14 @@
 #include <pthread.h>
 #include <sched.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "base/check.h"
 #include "base/machine.h"
+#include "base/spin.h"
 
 namespace pelton::base {
 namespace {
 
 constexpr int kSpinTurns = 20'000;  // about half a millisecond
-
-void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 void pin_this_thread(int cpu) {
   cpu_set_t set;
@@ -142,7 +131,7 @@ void ThreadPool::run(FunctionRef<void(int worker)> body) {
   // then let them have ours.
   for (int turn = 0; pending_.load(std::memory_order_acquire) != 0; ++turn) {
     if (turn < kSpinTurns) {
-      relax();
+      spin_pause();
     } else {
       std::this_thread::yield();
     }
@@ -155,7 +144,7 @@ void ThreadPool::work(int worker) {
   while (true) {
     const int64_t spin_until = now_ns() + spin_ns_;
     for (int turn = 0; generation_.load(std::memory_order_acquire) == seen; ++turn) {
-      relax();
+      spin_pause();
       if (turn % 64 == 63 && now_ns() > spin_until) {
         parked_.fetch_add(1);
         generation_.wait(seen);

@@ -40,7 +40,7 @@ namespace pelton::executor {
 class LocalExecutor final : public engine::Executor {
  public:
   struct Options {
-    std::string kernels = "auto";  // auto, reference, avx512, avx2
+    std::string kernels = "auto";  // auto, reference, avx512, avx2, neon
     int threads = 0;               // 0: every usable processor
     // All models' threads, as many as these are; null: threads of its own.
     std::shared_ptr<ComputeThreads> compute_threads = {};

@@ -62,8 +62,8 @@ struct Weights {
 
 std::vector<std::unique_ptr<Kernels>> all_kernels(base::ThreadPool& pool) {
   std::vector<std::unique_ptr<Kernels>> out;
-  for (const KernelChoice choice :
-       {KernelChoice::kReference, KernelChoice::kAvx2, KernelChoice::kAvx512}) {
+  for (const KernelChoice choice : {KernelChoice::kReference, KernelChoice::kAvx2,
+                                    KernelChoice::kAvx512, KernelChoice::kNeon}) {
     auto made = make_kernels(choice, pool);
     if (made.ok()) out.push_back(std::move(*made));
   }

@@ -173,7 +173,7 @@ TEST_P(EncoderKernels, EveryRowSeesEveryKey) {
 
 INSTANTIATE_TEST_SUITE_P(All, EncoderKernels,
                          ::testing::Values(KernelChoice::kReference, KernelChoice::kAvx512,
-                                           KernelChoice::kAvx2));
+                                           KernelChoice::kAvx2, KernelChoice::kNeon));
 
 }  // namespace
 }  // namespace pelton::kernels

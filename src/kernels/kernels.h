@@ -491,10 +491,10 @@ class Kernels {
                             int group_count) = 0;
 };
 
-enum class KernelChoice { kAuto, kReference, kAvx512, kAvx2 };
+enum class KernelChoice { kAuto, kReference, kAvx512, kAvx2, kNeon };
 
 // kUnsupported if this processor lacks what `choice` needs. `pool` outlives the kernels.
 Result<std::unique_ptr<Kernels>> make_kernels(KernelChoice choice, base::ThreadPool& pool);
-Result<KernelChoice> parse_kernel_choice(std::string_view name);  // auto, reference, avx512, avx2
+Result<KernelChoice> parse_kernel_choice(std::string_view name);
 
 }  // namespace pelton::kernels

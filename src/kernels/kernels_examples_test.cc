@@ -25,8 +25,8 @@ using tensor::DType;
 // The kernels that this processor can run.
 std::vector<std::unique_ptr<Kernels>> all_kernels(base::ThreadPool& pool) {
   std::vector<std::unique_ptr<Kernels>> all;
-  for (const KernelChoice choice :
-       {KernelChoice::kReference, KernelChoice::kAvx512, KernelChoice::kAvx2}) {
+  for (const KernelChoice choice : {KernelChoice::kReference, KernelChoice::kAvx512,
+                                    KernelChoice::kAvx2, KernelChoice::kNeon}) {
     auto made = make_kernels(choice, pool);
     if (made.ok()) all.push_back(std::move(made).value());
   }

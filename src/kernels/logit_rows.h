@@ -1,4 +1,4 @@
-// What sampling does to a whole row of logits: a reference and two vector forms, which give the
+// What sampling does to a whole row of logits: a reference and three vector forms, which give the
 // same bits. A logit's weight is 2^y, y = (logit - highest) * sharpness, as a whole number of
 // 2^-41sts: so a sum of weights is the same in any order. Each step from a logit to its weight is
 // one IEEE operation, rounded alike by all processors (cmake/toolchain.cmake forbids contraction).
@@ -76,5 +76,6 @@ Result<std::unique_ptr<LogitRows>> make_logit_rows(KernelChoice choice);
 std::unique_ptr<LogitRows> make_reference_logit_rows();
 std::unique_ptr<LogitRows> make_avx512_logit_rows();
 std::unique_ptr<LogitRows> make_avx2_logit_rows();
+std::unique_ptr<LogitRows> make_neon_logit_rows();
 
 }  // namespace pelton::kernels

@@ -20,7 +20,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // The forms that this processor can run.
 std::vector<std::unique_ptr<LogitRows>> vector_forms() {
   std::vector<std::unique_ptr<LogitRows>> forms;
-  for (const KernelChoice choice : {KernelChoice::kAvx512, KernelChoice::kAvx2}) {
+  for (const KernelChoice choice :
+       {KernelChoice::kAvx512, KernelChoice::kAvx2, KernelChoice::kNeon}) {
     auto form = make_logit_rows(choice);
     if (form.ok()) forms.push_back(std::move(form).value());
   }

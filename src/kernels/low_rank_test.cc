@@ -178,8 +178,10 @@ TEST_P(LowRankProducts, WithinExpertsAddWhatTheReferenceAdds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fast, LowRankProducts,
-                         testing::Values(KernelChoice::kAvx512, KernelChoice::kAvx2),
+                         testing::Values(KernelChoice::kAvx512, KernelChoice::kAvx2,
+                                         KernelChoice::kNeon),
                          [](const testing::TestParamInfo<KernelChoice>& info) {
+                           if (info.param == KernelChoice::kNeon) return "neon";
                            return info.param == KernelChoice::kAvx512 ? "avx512" : "avx2";
                          });
 

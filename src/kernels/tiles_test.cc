@@ -137,7 +137,8 @@ TEST(Tiles, RoundingIsHalfAStepOfTheBlocksScale) {
 
 std::vector<std::unique_ptr<Kernels>> fast_kernels(base::ThreadPool& pool) {
   std::vector<std::unique_ptr<Kernels>> out;
-  for (const KernelChoice choice : {KernelChoice::kAvx512, KernelChoice::kAvx2}) {
+  for (const KernelChoice choice :
+       {KernelChoice::kAvx512, KernelChoice::kAvx2, KernelChoice::kNeon}) {
     auto made = make_kernels(choice, pool);
     if (made.ok()) out.push_back(std::move(*made));
   }
@@ -290,13 +291,11 @@ TEST(Tiles, LinearIsNearTheReferenceAndTheSameBitsEverywhere) {
   }
 }
 
-#if defined(__x86_64__)
 // What the processor makes of a dot product of bytes, of codes of four bits: the answer is the
 // same.
-TEST(Tiles, EveryInstructionSetGivesTheSameBits) {
-  Random random;
-  base::ThreadPool pool({.threads = 2, .pin = false});
+std::vector<std::unique_ptr<TileKernels>> every_kind(base::ThreadPool& pool) {
   std::vector<std::unique_ptr<TileKernels>> kinds;
+#if defined(__x86_64__)
   if (has_avx2()) kinds.push_back(make_avx2_tiles(pool));
   if (has_avxvnni()) kinds.push_back(make_avxvnni_tiles(pool));
   if (has_vnni()) kinds.push_back(make_avx512_vnni_tiles(pool));
@@ -304,6 +303,19 @@ TEST(Tiles, EveryInstructionSetGivesTheSameBits) {
   if (has_vbmi()) kinds.push_back(make_emulated_amx_tiles(pool));
   if (ask_for_amx() == Amx::kThere) kinds.push_back(make_amx_tiles(pool));
   std::printf("%zu of 6 kinds\n", kinds.size());
+#elif defined(__aarch64__)
+  kinds.push_back(make_neon_tiles(pool));
+  if (has_dotprod()) kinds.push_back(make_dotprod_tiles(pool));
+  if (has_i8mm()) kinds.push_back(make_i8mm_tiles(pool));
+  std::printf("%zu of 3 kinds\n", kinds.size());
+#endif
+  return kinds;
+}
+
+TEST(Tiles, EveryInstructionSetGivesTheSameBits) {
+  Random random;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const std::vector<std::unique_ptr<TileKernels>> kinds = every_kind(pool);
   if (kinds.size() < 2) GTEST_SKIP() << "nothing to compare on this processor";
   for (const std::unique_ptr<TileKernels>& made : kinds) ASSERT_NE(made, nullptr);
   constexpr std::pair<Format, Format> kWays[] = {{Format::kBf16, Format::kInt8Tiles},
@@ -331,7 +343,6 @@ TEST(Tiles, EveryInstructionSetGivesTheSameBits) {
     }
   }
 }
-#endif
 
 // The gates and ups of `source`, whose rows 2i and 2i + 1 they are, 16 and 16 in turn.
 std::vector<uint8_t> pack_gate_up(const StoredMatrix& source, int experts, int inner) {

@@ -76,8 +76,8 @@ TEST(WeightRow, GgmlBlocksHaveTheValuesOfGgml) {
 // one by one.
 TEST(WeightRow, ProductsHaveTheBitsOfGgmlBlocks) {
   base::ThreadPool pool({.threads = 1});
-  for (const KernelChoice choice :
-       {KernelChoice::kReference, KernelChoice::kAvx512, KernelChoice::kAvx2}) {
+  for (const KernelChoice choice : {KernelChoice::kReference, KernelChoice::kAvx512,
+                                    KernelChoice::kAvx2, KernelChoice::kNeon}) {
     const auto kernels = make_kernels(choice, pool);
     if (!kernels.ok()) continue;  // not of this processor
     for (const DType dtype : block_types()) {

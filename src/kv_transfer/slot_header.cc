@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 #include "base/check.h"
 
 namespace pelton::kv_transfer {
@@ -101,6 +105,14 @@ __attribute__((target("sse4.2"))) uint32_t crc_by_processor(std::string_view byt
   }
   return crc_by_table(bytes, static_cast<uint32_t>(wide));
 }
+#elif defined(__aarch64__)
+__attribute__((target("+crc"))) uint32_t crc_by_processor(std::string_view bytes, uint32_t crc) {
+  for (uint64_t word = 0; bytes.size() >= sizeof word; bytes.remove_prefix(sizeof word)) {
+    std::memcpy(&word, bytes.data(), sizeof word);
+    crc = __builtin_aarch64_crc32cx(crc, word);
+  }
+  return crc_by_table(bytes, crc);
+}
 #endif
 
 }  // namespace
@@ -108,6 +120,9 @@ __attribute__((target("sse4.2"))) uint32_t crc_by_processor(std::string_view byt
 uint32_t crc32c(std::string_view bytes) {
 #if defined(__x86_64__)
   static const bool has_instruction = __builtin_cpu_supports("sse4.2");
+  if (has_instruction) return ~crc_by_processor(bytes, ~uint32_t{0});
+#elif defined(__aarch64__)
+  static const bool has_instruction = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
   if (has_instruction) return ~crc_by_processor(bytes, ~uint32_t{0});
 #endif
   return ~crc_by_table(bytes, ~uint32_t{0});

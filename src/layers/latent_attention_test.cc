@@ -190,7 +190,8 @@ TEST_P(LatentAttentionTest, IsTheExpandedForm) {
 INSTANTIATE_TEST_SUITE_P(Kernels, LatentAttentionTest,
                          testing::Values(kernels::KernelChoice::kReference,
                                          kernels::KernelChoice::kAvx512,
-                                         kernels::KernelChoice::kAvx2));
+                                         kernels::KernelChoice::kAvx2,
+                                         kernels::KernelChoice::kNeon));
 
 }  // namespace
 }  // namespace pelton::layers

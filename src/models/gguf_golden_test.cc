@@ -115,7 +115,8 @@ TEST(GgufGolden, ReferenceKernelsGiveTheExactLogitsHoweverTheyAreFed) {
 
 TEST(GgufGolden, FastKernelsAreInsideTheirs) {
   const Exact exact = read_exact();
-  for (const auto choice : {kernels::KernelChoice::kAvx512, kernels::KernelChoice::kAvx2}) {
+  for (const auto choice : {kernels::KernelChoice::kAvx512, kernels::KernelChoice::kAvx2,
+                            kernels::KernelChoice::kNeon}) {
     base::ThreadPool pool({.threads = 1, .pin = false});
     if (!kernels::make_kernels(choice, pool).ok()) continue;  // not of this processor
     for (const size_t chunk : {exact.tokens.size(), size_t{7}, size_t{1}}) {

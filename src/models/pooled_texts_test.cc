@@ -119,7 +119,8 @@ TEST_P(GoldenTexts, ReferenceKernelsAreExact) {
 
 // 1e-5 too, where an encoder computes in float32; a decoder's cache is float16.
 TEST_P(GoldenTexts, FastKernelsAreClose) {
-  for (const auto choice : {kernels::KernelChoice::kAvx512, kernels::KernelChoice::kAvx2}) {
+  for (const auto choice : {kernels::KernelChoice::kAvx512, kernels::KernelChoice::kAvx2,
+                            kernels::KernelChoice::kNeon}) {
     if (!kernels::make_kernels(choice, pool_).ok()) continue;
     const auto made = model(choice, 512);
     PooledRequest asked = request();

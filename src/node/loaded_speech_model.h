@@ -31,7 +31,7 @@ bool is_speech_model(const std::string& folder);
 class LoadedSpeechModel {
  public:
   struct Options {
-    std::string kernels = "auto";  // auto, reference, avx512, avx2
+    std::string kernels = "auto";  // auto, reference, avx512, avx2, neon
     // All models' threads; they outlive it.
     std::shared_ptr<executor::ComputeThreads> threads;
     speech::ReadSound read_sound;

@@ -15,11 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "base/check.h"
+#include "base/spin.h"
 
 namespace pelton::parallel {
 namespace {
@@ -45,12 +42,6 @@ size_t file_bytes(int ranks, size_t part_bytes) {
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
-}
-
-void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
 }
 
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen, int64_t ns) {
@@ -147,7 +138,7 @@ bool ShmTransport::wait_for(int rank) {
   for (int turn = 0; now_ns() - begin_ns < options_.spin_ns; ++turn) {
     for (int i = 0; i < 32; ++i) {
       if (is_there()) return true;
-      relax();
+      base::spin_pause();
     }
     if (is_aborted()) return false;
   }

@@ -348,7 +348,7 @@ SamplingParams random_params(std::mt19937_64& random) {
 TEST(Sampler, DrawsAreTheOraclesOnEveryProcessor) {
   std::vector<Sampler> samplers;
   for (const auto choice : {kernels::KernelChoice::kReference, kernels::KernelChoice::kAvx2,
-                            kernels::KernelChoice::kAvx512}) {
+                            kernels::KernelChoice::kAvx512, kernels::KernelChoice::kNeon}) {
     if (kernels::make_logit_rows(choice).ok()) samplers.emplace_back(choice);
   }
   const char* given = std::getenv("PELTON_SEED");

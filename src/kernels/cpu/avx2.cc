@@ -176,6 +176,7 @@ struct Vector {
   }
 };
 
+#include "kernels/cpu/bytes_x86_inl.h"
 #include "kernels/cpu/cpu_kernels_inl.h"
 
 }  // namespace

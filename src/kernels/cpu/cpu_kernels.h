@@ -1,6 +1,7 @@
-// The fast kernels for x86-64. Experts are multiplied as MXFP4 and the rest as bf16, straight from
-// the mapped checkpoint: a weight becomes float32 only in a register. Whether the processor has the
-// instructions is the caller's to check (kernels/kernels.cc). Threads: as kernels/kernels.h.
+// The fast kernels for x86-64 and 64-bit Arm. Experts are multiplied as MXFP4 and the rest as bf16,
+// straight from the mapped checkpoint: a weight becomes float32 only in a register. Whether the
+// processor has the instructions is the caller's to check (kernels/kernels.cc). Threads: as
+// kernels/kernels.h.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,8 @@ std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool,
                                              std::unique_ptr<TileKernels> tiles,
                                              std::string_view name);
 std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool,
+                                           std::unique_ptr<TileKernels> tiles);
+std::unique_ptr<Kernels> make_neon_kernels(base::ThreadPool& pool,
                                            std::unique_ptr<TileKernels> tiles);
 
 }  // namespace pelton::kernels

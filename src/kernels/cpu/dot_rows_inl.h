@@ -212,15 +212,7 @@ struct Mxfp4BlockRows {
     }
     void read(int r, int block, F* even, F* odd) const {
       const uint8_t* at = row[r] + int64_t{block} * tensor::kMxfp4BlockBytes;
-      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 1));
-      const __m128i nibble = _mm_set1_epi8(15);
-      const __m128i low = _mm_and_si128(bytes, nibble);                      // elements 0 to 15
-      const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);  // 16 to 31
-      // Element 2b + 16 * element 2b+1: of the codes 3 and 5, the byte 0x53.
-      const __m128i join = _mm_set1_epi16(0x1001);
-      const __m128i pairs =
-          _mm_packus_epi16(_mm_maddubs_epi16(low, join), _mm_maddubs_epi16(high, join));
-      Vector::expand(table, pairs, powers[at[0]], even, odd);
+      Vector::expand(table, mxfp4_pairs(at + 1), powers[at[0]], even, odd);
     }
   };
   template <int kRows>

@@ -23,65 +23,6 @@ inline uint32_t load_u32(const uint8_t* from) {
   return bits;
 }
 
-inline __m128i load_16(const uint8_t* from) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-}
-
-inline __m256i load_32(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-
-// Eight bytes, without or with sign, as floats.
-inline __m256 floats_of_u8(uint64_t bytes) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes))));
-}
-
-inline __m256 floats_of_i8(__m128i bytes) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
-}
-
-// Of eight groups' factors each half group's: a b c ... -> a a b b c c ...
-inline void store_twice(float* to, __m256 x) {
-  const __m256 low = _mm256_unpacklo_ps(x, x);
-  const __m256 high = _mm256_unpackhi_ps(x, x);
-  _mm256_storeu_ps(to, _mm256_permute2f128_ps(low, high, 0x20));
-  _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(low, high, 0x31));
-}
-
-// `bits` of each byte from `shift` on.
-inline __m256i bits_at(__m256i bytes, int shift, int bits) {
-  const __m256i mask = _mm256_set1_epi8(static_cast<char>((1 << bits) - 1));
-  return _mm256_and_si256(_mm256_srl_epi16(bytes, _mm_cvtsi32_si128(shift)), mask);
-}
-
-inline __m256i up(__m256i codes, int shift) {  // no bit leaves its byte
-  return _mm256_sll_epi16(codes, _mm_cvtsi32_si128(shift));
-}
-
-// 16 bytes: low nibbles are the first 16 codes, high ones the last.
-inline __m256i nibbles(const uint8_t* from) {
-  const __m128i bytes = load_16(from);
-  const __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-  return _mm256_and_si256(both, _mm256_set1_epi8(15));
-}
-
-// 32 bits: 16 or 0 for each.
-inline __m256i fifth_bits(const uint8_t* from) {
-  const __m256i bytes =
-      _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(load_u32(from))),
-                          _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
-                                           2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3));
-  const __m256i own = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own), own);
-  return _mm256_and_si256(set, _mm256_set1_epi8(16));
-}
-
-inline __m256i iq4_values(__m256i codes) {
-  const __m128i values =
-      _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), codes);
-}
-
 // A kind of block: its groups of 32 and its bytes; what factors there are; `factors` reads them for
 // all groups, `codes` the 32 of one.
 
@@ -98,10 +39,10 @@ struct OneGroup {
     to.scale[0] = to.scale[1] = Vector::half(block);
     if (kOffset) to.offset[0] = to.offset[1] = Vector::half(block + 2);
   }
-  static __m256i codes(const uint8_t* block, int) {
-    __m256i codes = nibbles(block + kCodesAt);
-    if (kFifth) codes = _mm256_or_si256(codes, fifth_bits(block + kBitsAt));
-    return _mm256_sub_epi8(codes, _mm256_set1_epi8(kZero));
+  static Bytes32 codes(const uint8_t* block, int) {
+    Bytes32 codes = nibbles(block + kCodesAt);
+    if (kFifth) codes = either(codes, fifth_bits(load_u32(block + kBitsAt)));
+    return less(codes, kZero);
   }
 };
 using Q4_0Block = OneGroup<false, false, 8>;
@@ -117,7 +58,7 @@ struct Iq4NlBlock {
   static void factors(const uint8_t* block, BlockFactors& to) {
     to.scale[0] = to.scale[1] = Vector::half(block);
   }
-  static __m256i codes(const uint8_t* block, int) { return iq4_values(nibbles(block + 2)); }
+  static Bytes32 codes(const uint8_t* block, int) { return iq4_values(nibbles(block + 2)); }
 };
 
 struct Iq4XsBlock {
@@ -128,12 +69,11 @@ struct Iq4XsBlock {
   // Run r: bits of `low` from 4 r on, and of `high` from 2 r on above them, less 32.
   static void factors(const uint8_t* block, BlockFactors& to) {
     const uint32_t high = load_u32(block) >> 16;
-    const uint64_t six =
-        _pdep_u64(load_u32(block + 4), 0x0f0f0f0f0f0f0f0f) | _pdep_u64(high, 0x3030303030303030);
-    const __m256 scales = _mm256_sub_ps(floats_of_u8(six), _mm256_set1_ps(32.0f));
-    store_twice(to.scale, _mm256_mul_ps(_mm256_set1_ps(Vector::half(block)), scales));
+    const uint64_t six = bytes_of_nibbles(load_u32(block + 4)) | bytes_of_pairs(high);
+    const Floats8 scales = difference(floats_of_u8(six), all_8(32.0f));
+    store_twice(to.scale, product(all_8(Vector::half(block)), scales));
   }
-  static __m256i codes(const uint8_t* block, int run) {
+  static Bytes32 codes(const uint8_t* block, int run) {
     return iq4_values(nibbles(block + 8 + run * 16));
   }
 };
@@ -144,18 +84,18 @@ struct Q2KBlock {
   static constexpr int kBytes = 84;
 
   static void factors(const uint8_t* block, BlockFactors& to) {
-    const __m256 d = _mm256_set1_ps(Vector::half(block + 80));
-    const __m256 minus = _mm256_set1_ps(-Vector::half(block + 82));
+    const Floats8 d = all_8(Vector::half(block + 80));
+    const Floats8 minus = all_8(-Vector::half(block + 82));
     for (int i = 0; i < 16; i += 8) {
       uint64_t both;
       __builtin_memcpy(&both, block + i, sizeof both);
-      const __m256 scales = floats_of_u8(both & 0x0f0f0f0f0f0f0f0f);
-      const __m256 minima = floats_of_u8(both >> 4 & 0x0f0f0f0f0f0f0f0f);
-      _mm256_storeu_ps(to.scale + i, _mm256_mul_ps(d, scales));
-      _mm256_storeu_ps(to.offset + i, _mm256_mul_ps(minus, minima));
+      const Floats8 scales = floats_of_u8(both & 0x0f0f0f0f0f0f0f0f);
+      const Floats8 minima = floats_of_u8(both >> 4 & 0x0f0f0f0f0f0f0f0f);
+      store_8(to.scale + i, product(d, scales));
+      store_8(to.offset + i, product(minus, minima));
     }
   }
-  static __m256i codes(const uint8_t* block, int run) {
+  static Bytes32 codes(const uint8_t* block, int run) {
     return bits_at(load_32(block + 16 + run / 4 * 32), run % 4 * 2, 2);
   }
 };
@@ -168,7 +108,7 @@ struct Q3KBlock {
   // Half group i: nibble i of the first 8 bytes (low ones first), and of the last four, seen as
   // four rows of four pairs of bits, those of row i / 4; less 32.
   static void factors(const uint8_t* block, BlockFactors& to) {
-    const __m256 d = _mm256_set1_ps(Vector::half(block + 108));
+    const Floats8 d = all_8(Vector::half(block + 108));
     uint64_t low;
     __builtin_memcpy(&low, block + 96, sizeof low);
     const uint64_t high = load_u32(block + 104);
@@ -178,15 +118,15 @@ struct Q3KBlock {
     const uint64_t last = (high >> 4 & kPairs) | (high >> 6 & kPairs) << 32;
     const uint64_t six[2] = {(low & kNibbles) | first << 4, (low >> 4 & kNibbles) | last << 4};
     for (int i = 0; i < 2; ++i) {
-      const __m256 scales = _mm256_sub_ps(floats_of_u8(six[i]), _mm256_set1_ps(32.0f));
-      _mm256_storeu_ps(to.scale + 8 * i, _mm256_mul_ps(d, scales));
+      const Floats8 scales = difference(floats_of_u8(six[i]), all_8(32.0f));
+      store_8(to.scale + 8 * i, product(d, scales));
     }
   }
   // A third bit that is not set: minus 4.
-  static __m256i codes(const uint8_t* block, int run) {
-    const __m256i low = bits_at(load_32(block + 32 + run / 4 * 32), run % 4 * 2, 2);
-    const __m256i third = up(bits_at(load_32(block), run, 1), 2);
-    return _mm256_sub_epi8(_mm256_or_si256(low, third), _mm256_set1_epi8(4));
+  static Bytes32 codes(const uint8_t* block, int run) {
+    const Bytes32 low = bits_at(load_32(block + 32 + run / 4 * 32), run % 4 * 2, 2);
+    const Bytes32 third = up(bits_at(load_32(block), run, 1), 2);
+    return less(either(low, third), 4);
   }
 };
 
@@ -208,15 +148,15 @@ struct Q45KBlock {
       const uint64_t later = (low_nibbles & 0x0f0f0f0f) | (from >> 2 & 0x30303030);
       return (from & 0x3f3f3f3f) | later << 32;
     };
-    const __m256 d = _mm256_set1_ps(Vector::half(block));
-    const __m256 minus = _mm256_set1_ps(-Vector::half(block + 2));
-    store_twice(to.scale, _mm256_mul_ps(d, floats_of_u8(join(a, c))));
-    store_twice(to.offset, _mm256_mul_ps(minus, floats_of_u8(join(b, c >> 4))));
+    const Floats8 d = all_8(Vector::half(block));
+    const Floats8 minus = all_8(-Vector::half(block + 2));
+    store_twice(to.scale, product(d, floats_of_u8(join(a, c))));
+    store_twice(to.offset, product(minus, floats_of_u8(join(b, c >> 4))));
   }
-  static __m256i codes(const uint8_t* block, int run) {
-    const __m256i low = bits_at(load_32(block + kCodesAt + run / 2 * 32), run % 2 * 4, 4);
+  static Bytes32 codes(const uint8_t* block, int run) {
+    const Bytes32 low = bits_at(load_32(block + kCodesAt + run / 2 * 32), run % 2 * 4, 4);
     if (!kFifth) return low;
-    return _mm256_or_si256(low, up(bits_at(load_32(block + 16), run, 1), 4));
+    return either(low, up(bits_at(load_32(block + 16), run, 1), 4));
   }
 };
 
@@ -226,17 +166,17 @@ struct Q6KBlock {
   static constexpr int kBytes = 210;
 
   static void factors(const uint8_t* block, BlockFactors& to) {
-    const __m256 d = _mm256_set1_ps(Vector::half(block + 208));
-    const __m128i scales = load_16(block + 192);
-    _mm256_storeu_ps(to.scale, _mm256_mul_ps(d, floats_of_i8(scales)));
-    _mm256_storeu_ps(to.scale + 8, _mm256_mul_ps(d, floats_of_i8(_mm_srli_si128(scales, 8))));
+    const Floats8 d = all_8(Vector::half(block + 208));
+    const Bytes16 scales = load_16(block + 192);
+    store_8(to.scale, product(d, first_floats(scales)));
+    store_8(to.scale + 8, product(d, last_floats(scales)));
   }
-  static __m256i codes(const uint8_t* block, int run) {
+  static Bytes32 codes(const uint8_t* block, int run) {
     const int half = run / 4;
     const int of_half = run % 4;
-    const __m256i low = bits_at(load_32(block + half * 64 + of_half % 2 * 32), of_half / 2 * 4, 4);
-    const __m256i high = bits_at(load_32(block + 128 + half * 32), of_half * 2, 2);
-    return _mm256_sub_epi8(_mm256_or_si256(low, up(high, 4)), _mm256_set1_epi8(32));
+    const Bytes32 low = bits_at(load_32(block + half * 64 + of_half % 2 * 32), of_half / 2 * 4, 4);
+    const Bytes32 high = bits_at(load_32(block + 128 + half * 32), of_half * 2, 2);
+    return less(either(low, up(high, 4)), 32);
   }
 };
 
@@ -244,9 +184,9 @@ struct Q6KBlock {
 template <typename Block>
 inline void read_block_group(const uint8_t* block, const BlockFactors& factors, int group, F* first,
                              F* second) {
-  const __m256i codes = Block::codes(block, group);
-  Vector::load_codes(_mm256_castsi256_si128(codes), first);
-  Vector::load_codes(_mm256_extracti128_si256(codes, 1), second);
+  const Bytes32 codes = Block::codes(block, group);
+  Vector::load_codes(first_16(codes), first);
+  Vector::load_codes(last_16(codes), second);
   const F scale[2] = {Vector::set1(factors.scale[2 * group]),
                       Vector::set1(factors.scale[2 * group + 1])};
 #pragma GCC unroll 2

@@ -38,10 +38,10 @@ inline void store_part(float* to, F x, int count) {
 }
 
 inline void prefetch(const void* address) {
-  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+  __builtin_prefetch(address, 0, 3);
 }
 
 // Into the second level of the cache: many more lines can be on their way there than to the first.
 inline void prefetch_far(const void* address) {
-  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T1);
+  __builtin_prefetch(address, 0, 2);
 }

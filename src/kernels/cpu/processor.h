@@ -1,4 +1,4 @@
-// What this processor can run. x86-64 only; any thread.
+// What this processor can run: x86-64, and 64-bit Arm, which has NEON always. Any thread.
 #pragma once
 
 #if defined(__x86_64__)
@@ -58,6 +58,20 @@ inline Amx ask_for_amx() {
   if (!has_amx()) return Amx::kAbsent;
   const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   return granted ? Amx::kThere : Amx::kRefused;
+}
+
+}  // namespace pelton::kernels
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+namespace pelton::kernels {
+
+// Products of four bytes each, added up; and of two rows of eight with two of eight.
+inline bool has_dotprod() {
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+inline bool has_i8mm() {
+  return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 }
 
 }  // namespace pelton::kernels

@@ -47,10 +47,6 @@ struct CompactRows {
 
 // bf16s of one row.
 inline void expand_compact_row(const uint8_t* row, int64_t cols, Bf16* to) {
-  const __m256i base_mask = _mm256_set1_epi16(0x7F);
-  const auto widen = [](const uint8_t* from) {
-    return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  };
   const uint8_t* const raw = tensor::compact_raw_blocks(row);
   const uint8_t* block = row + tensor::kCompactHeaderBytes;
   for (int64_t i = 0; i < cols; i += 32, block += tensor::kCompactBlockBytes) {
@@ -58,19 +54,7 @@ inline void expand_compact_row(const uint8_t* row, int64_t cols, Bf16* to) {
       __builtin_memcpy(to + i, tensor::compact_raw_block(raw, block), tensor::kCompactRawBytes);
       continue;
     }
-    const __m256i nibbles = widen(block + 1);
-    for (int half = 0; half < 2; ++half) {
-      const __m256i code = half == 0 ? _mm256_and_si256(nibbles, _mm256_set1_epi16(15))
-                                     : _mm256_srli_epi16(nibbles, 4);
-      const __m256i exponent =
-          _mm256_andnot_si256(_mm256_cmpeq_epi16(code, _mm256_setzero_si256()),
-                              _mm256_add_epi16(code, _mm256_set1_epi16(block[0])));
-      const __m256i byte = widen(block + 17 + 16 * half);
-      const __m256i sign = _mm256_slli_epi16(_mm256_andnot_si256(base_mask, byte), 8);
-      const __m256i bits = _mm256_or_si256(
-          sign, _mm256_or_si256(_mm256_and_si256(byte, base_mask), _mm256_slli_epi16(exponent, 7)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i + 16 * half), bits);
-    }
+    expand_compact_block(block, to + i);
   }
 }
 

@@ -23,4 +23,14 @@ TileChoice choose_wide_tiles(base::ThreadPool& pool, Amx amx, TileFactory make_a
 }
 
 }  // namespace pelton::kernels
+#elif defined(__aarch64__)
+
+namespace pelton::kernels {
+
+std::unique_ptr<TileKernels> make_arm_tiles(base::ThreadPool& pool) {
+  if (has_i8mm()) return make_i8mm_tiles(pool);
+  return has_dotprod() ? make_dotprod_tiles(pool) : make_neon_tiles(pool);
+}
+
+}  // namespace pelton::kernels
 #endif

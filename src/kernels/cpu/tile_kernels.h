@@ -39,5 +39,8 @@ std::unique_ptr<TileKernels> make_avx512_vbmi_tiles(base::ThreadPool& pool);  //
 std::unique_ptr<TileKernels> make_avx512_vnni_tiles(base::ThreadPool& pool);
 std::unique_ptr<TileKernels> make_avxvnni_tiles(base::ThreadPool& pool);  // and AVX2
 std::unique_ptr<TileKernels> make_avx2_tiles(base::ThreadPool& pool);
+std::unique_ptr<TileKernels> make_i8mm_tiles(base::ThreadPool& pool);  // and dotprod
+std::unique_ptr<TileKernels> make_dotprod_tiles(base::ThreadPool& pool);
+std::unique_ptr<TileKernels> make_neon_tiles(base::ThreadPool& pool);
 
 }  // namespace pelton::kernels

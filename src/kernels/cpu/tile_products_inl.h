@@ -18,7 +18,7 @@ constexpr int kLyingGroups = 8;  // so many groups of tokens read weights as the
 using L = Ints::Floats;  // 16 float lanes
 
 inline void prefetch(const void* address) {
-  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+  __builtin_prefetch(address, 0, 3);
 }
 
 // How tiles are read: for the first time, from memory, or again.
@@ -26,7 +26,7 @@ enum class Reading { kFirst, kAgain };
 
 template <Reading kReading = Reading::kFirst>
 inline void ask_ahead(const uint8_t* line, int64_t far_bytes = kFarBytes) {
-  if constexpr (kReading == Reading::kFirst) _mm_prefetch(line + far_bytes, _MM_HINT_T1);
+  if constexpr (kReading == Reading::kFirst) __builtin_prefetch(line + far_bytes, 0, 2);
   prefetch(line + kNearBytes);
 }
 
