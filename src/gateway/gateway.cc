@@ -161,8 +161,9 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
               .index_bytes = static_cast<size_t>(config_->config.index_bytes),
               .on_ready =
                   [this](const std::string& pool) {
-                    const std::shared_ptr<PoolGate> gate = gate_of(pool);
-                    if (gate != nullptr) gate->release(fleet_.supply(pool));
+                    for (const auto& [held, gate] : gates()) {
+                      if (held == pool) gate->release(fleet_.supply(pool));
+                    }
                   }},
              clock, log),
       region_watch_(fleet_, clock),
@@ -189,6 +190,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
         shadow_.yield();
       }) {
   add_gates(config_->config);
+  set_queues(config_->config);
   retry_budget_.set_share(config_->config.retry_budget);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
@@ -381,7 +383,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
-  if (wakes) relayed->gate = gate_of(pool->name);
+  if (wakes) relayed->gate = gate_for(*relayed);
   if (relayed->gate != nullptr) relayed->keep_alive = keep_alive_of(*relayed, way, from->comes);
   start_relay(relayed, exchange, settings, *pool, routed->shadow);
 }
@@ -396,8 +398,8 @@ Relay::Request::KeepAlive Gateway::keep_alive_of(const Relay::Request& request, 
   const StreamForm form = stream_form(request.http);
   if (form == StreamForm::kEvents) return KeepAlive::kComments;
   if (form == StreamForm::kLines) return KeepAlive::kLineBlanks;
-  const bool may = request.gate->config().hold.sends_blanks && !comes_from_region &&
-                   !request.media && answers_in_json(request.http);
+  const bool may = request.gate->hold().sends_blanks && !comes_from_region && !request.media &&
+                   answers_in_json(request.http);
   return may ? KeepAlive::kBlanks : KeepAlive::kNone;
 }
 
@@ -690,11 +692,6 @@ std::shared_ptr<PoolGate> Gateway::gate_of(std::string_view pool) const {
   std::lock_guard lock(mutex_);
   const auto found = gates_.find(pool);
   return found == gates_.end() ? nullptr : found->second;
-}
-
-Gateway::Gates Gateway::gates() const {
-  std::lock_guard lock(mutex_);
-  return gates_;
 }
 
 void Gateway::release_held() {

@@ -240,7 +240,12 @@ class Gateway {
   net::HttpResponse llama_slots(const net::HttpRequest& request, const Asker& asker) const;
   void add_gates(const GatewayConfig& config);
   std::shared_ptr<PoolGate> gate_of(std::string_view pool) const;
-  Gates gates() const;
+  // Of pools that make images or videos and are not scaled (gateway_media.cc): there waits what
+  // their workers do not take yet.
+  void set_queues(const GatewayConfig& config);
+  // Where a request that a replica is started for waits, if nobody takes it; null: nowhere.
+  std::shared_ptr<PoolGate> gate_for(const Relay::Request& request) const;
+  Gates gates() const;  // queues too
   void release_held();
   // Its pool and model; an error: why there is none.
   struct Routed {
@@ -306,6 +311,7 @@ class Gateway {
   mutable std::mutex mutex_;
   Config config_;           // guarded by mutex_
   Gates gates_;             // guarded by mutex_; a gate stays
+  Gates queues_;            // likewise
   const std::string name_;  // one for each start
   const uint64_t seed_;
   const uint64_t

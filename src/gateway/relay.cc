@@ -117,7 +117,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
                               .source = split_source(),
                               .may_stay = decides_late_,
                               .stays_here = request_.stays_here || request_.is_copy,
-                              .media = media_work()});
+                              .media = media_work(),
+                              .has_home = request_.speaks_of_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -213,9 +214,9 @@ void Relay::wait_for_worker() {
   begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
-  const bool is_empty = services_.fleet.supply(request_.pool).ready == 0;
-  if (request_.gate && !waits_for_trial_ && !overdue && is_empty) return hold();
-  if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
+  const PoolSupply supply = services_.fleet.supply(request_.pool);
+  if ((supply.ready == 0 || refusal_) && !overdue && fall_back()) return attempt();
+  if (!overdue && must_hold(supply)) return hold();
   if (refusal_ && !begun()) {
     if (refuse_away()) return;
     if (request_.other_pools.empty()) return send_refusal();
@@ -228,7 +229,10 @@ void Relay::wait_for_worker() {
     note_refused_region("408 deadline_exceeded");
     return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
   }
-  if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {
+  const bool is_full = waits_for_slot();
+  const int64_t budget_ns = is_full ? slot_budget_ns() : services_.resume_budget_ns;
+  if (now_ns - stalled_ns_ >= budget_ns) {
+    if (is_full) return refuse(request_.gate->refuse_late(takes(), supply));
     note_refused_region("503 no_worker");
     return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
   }
@@ -518,7 +522,7 @@ void Relay::close(Fleet::Outcome outcome) {
   over_ = true;
   --services_.counters.open;
   move_to(PoolGate::Place::kOver);
-  if (request_.gate) request_.gate->release(services_.fleet.supply(request_.pool));
+  if (gate() != nullptr) gate()->release(services_.fleet.supply(request_.pool));
 }
 
 bool Relay::begun() const {
@@ -661,10 +665,11 @@ void Relay::go_on(Failure failure) {
                           failure == Failure::kError || (is_lost && !is_anew);
   // A replica that has gone may be the only one: the next one is waited for.
   // Nobody knows a foreign one's starts.
-  const bool is_free = (is_anew && failure == Failure::kLost && !foreign_) ||
-                       failure == Failure::kDown || failure == Failure::kAnother ||
-                       failure == Failure::kLeaving || failure == Failure::kUnknown ||
-                       (failure == Failure::kUnreached && request_.gate);
+  const bool is_free =
+      (is_anew && failure == Failure::kLost && !foreign_) || failure == Failure::kDown ||
+      failure == Failure::kAnother || failure == Failure::kLeaving ||
+      failure == Failure::kUnknown ||
+      (failure == Failure::kUnreached && request_.gate && request_.gate->is_scaled());
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (fall_back()) return attempt();

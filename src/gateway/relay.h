@@ -76,7 +76,8 @@ class Relay final : public WorkerListener,
     int64_t created_ms = 0;
     int64_t received_ns = 0;  // 0: it is not known
     std::optional<int64_t> deadline_ns;
-    std::shared_ptr<PoolGate> gate;  // of a pool whose replicas come and go; null: they do not
+    // Of a pool whose replicas come and go, or take so many at once; null: it waits nowhere.
+    std::shared_ptr<PoolGate> gate;
     // What its client may get while it is held.
     enum class KeepAlive {
       kNone,
@@ -189,7 +190,13 @@ class Relay final : public WorkerListener,
   bool fall_back();
   // While no replica takes it (relay_hold.cc).
   void begin();
+  PoolGate* gate() const { return left_gate_ ? nullptr : request_.gate.get(); }  // null: none
+  PoolGate::Takes takes() const;
+  bool must_hold(const PoolSupply& supply) const;
+  bool waits_for_slot() const;
+  int64_t slot_budget_ns() const;
   void hold();
+  bool end_stalled_hold(const PoolSupply& supply, int64_t now_ns);  // true: it is held no more
   void leave_hold();
   void watch_hold();
   void keep_alive(int64_t now_ns);
@@ -388,6 +395,7 @@ class Relay final : public WorkerListener,
   std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;
+  bool left_gate_ = false;       // another pool is asked, which has none for it
   std::optional<int64_t> held_;  // its number at the gate, while it is held
   int64_t held_since_ns_ = 0;
   int64_t held_ns_ = 0;        // before that
