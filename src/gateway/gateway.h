@@ -165,8 +165,9 @@ class Gateway {
     Config settings;
   };
   Caller caller_of(const net::HttpHeaders& headers) const;
+  // `uplink`: of a live session; null: it is none.
   void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-             Caller caller, Way way);
+             Caller caller, Way way, std::shared_ptr<LiveUplink> uplink = nullptr);
   // What a request of a pool with a gate may get while it is held.
   static Relay::Request::KeepAlive keep_alive_of(const Relay::Request& request, Way way,
                                                  bool comes_from_region);
@@ -176,6 +177,11 @@ class Gateway {
                    const PoolConfig& pool, const ShadowConfig* shadow);
   // Relays a request that stands for its client's own, whose key may have been taken back since.
   void relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer);
+  // Of a WebSocket; none: it may be one.
+  std::optional<net::HttpResponse> refused_handshake(const net::HttpRequest& request) const;
+  // GET /v1/realtime: a session of a worker's (gateway_live.cc).
+  void open_live(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                 Caller caller);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   // A line of the audit log: where it must stay it is sent to no worker. Gives the refusal back.

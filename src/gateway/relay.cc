@@ -101,24 +101,24 @@ std::optional<Fleet::Assignment> Relay::assign() {
   const std::optional<std::string_view> alike =
       begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
   const int64_t begun_ns = services_.clock.now_ns();
-  std::optional<Fleet::Assignment> assignment =
-      services_.fleet.assign({.pool = request_.pool,
-                              .model = request_.model,
-                              .excluded = tried_,
-                              .prompt = request_.prompt,
-                              .draw = draw,
-                              .avoided = avoided,
-                              .preferred = preferred_,
-                              .need = need,
-                              .region = request_.region,
-                              .fingerprint = alike,
-                              .request_id = request_.request_id,
-                              .may_split = !begun() && !request_.is_copy && !runs_tools_,
-                              .source = split_source(),
-                              .may_stay = decides_late_,
-                              .stays_here = request_.stays_here || request_.is_copy,
-                              .media = media_work(),
-                              .has_home = request_.speaks_of_id});
+  std::optional<Fleet::Assignment> assignment = services_.fleet.assign(
+      {.pool = request_.pool,
+       .model = request_.model,
+       .excluded = tried_,
+       .prompt = request_.prompt,
+       .draw = draw,
+       .avoided = avoided,
+       .preferred = preferred_,
+       .need = need,
+       .region = request_.region,
+       .fingerprint = alike,
+       .request_id = request_.request_id,
+       .may_split = !begun() && !request_.is_copy && !runs_tools_ && !request_.uplink,
+       .source = split_source(),
+       .may_stay = decides_late_,
+       .stays_here = request_.stays_here || request_.is_copy,
+       .media = media_work(),
+       .has_home = request_.speaks_of_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -176,6 +176,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
         {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
   }
   services_.fleet.listen(assignment_, weak_from_this(), attempt_);
+  place_uplink();
   if (assignment_.is_foreign && begin_pair()) return;
   start_call();
   fetch_ahead();
@@ -207,6 +208,16 @@ void Relay::start_call() {
   call_ = services_.client.start(foreign_ ? foreign_call_to(assignment_) : call_to(assignment_),
                                  std::move(events));
   watch_attempt();
+}
+
+void Relay::place_uplink() {
+  if (!request_.uplink) return;
+  request_.uplink->set_place({.host = assignment_.host,
+                              .port = assignment_.port,
+                              .tls = assignment_.tls,
+                              .trust = assignment_.trust,
+                              .incarnation = assignment_.incarnation,
+                              .dispatch = assignment_.dispatch});
 }
 
 // Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
@@ -269,6 +280,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   // Tools are run where nobody else goes on with what they have done.
   if (runs_tools_) envelope.headers.emplace_back("x-pelton-stays", "1");
+  if (request_.uplink) add_handshake(envelope.headers);
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();
     envelope.deadline_ms = std::max<int64_t>(left_ns / 1'000'000, 1);
@@ -401,6 +413,7 @@ bool Relay::relay(AnswerUpdate& update) {
     whole_.clear();
   }
   if (head_ && head_->streamed) {
+    if (request_.uplink) note_harmless();
     if (!streaming_ && !update.bytes.empty()) {
       streaming_ = true;
       exchange_->start_stream(head_->status, head_headers());
@@ -611,7 +624,9 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     services_.quarantine.end_trial(assignment_.incarnation);
   }
   // A foreign one that breaks a connection may be as well as before: its probes say so, not this.
-  if (!is_lost || (foreign_ && failure == Failure::kLost)) return go_on(failure);
+  // And one session begins like any other.
+  const bool is_alike = request_.uplink || (foreign_ && failure == Failure::kLost);
+  if (!is_lost || is_alike) return go_on(failure);
   // Beyond the first step behind its prompt, and what was said of the answer, it is harmless.
   if (attempt_said_ > 1) return go_on(failure);
   crashed_ = true;
@@ -634,8 +649,9 @@ void Relay::go_on(Failure failure) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
   if (over_) return;
-  // Sound that has been heard is not made again from where it broke off.
-  if (streaming_ && !early_ && request_.http.path == kSpeech) {
+  // Sound that has been heard is not made again from where it broke off, nor heard again.
+  const bool is_sound_over = request_.http.path == kSpeech || request_.uplink;
+  if (streaming_ && !early_ && is_sound_over) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
   if (runs_tools_ && begun()) {
@@ -741,8 +757,10 @@ void Relay::give_up(api::ApiError error) {
 
 void Relay::client_left() {
   if (over_) return;
-  ++services_.counters.left;
-  note_over(ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
+  // Who leaves a session has ended it.
+  const bool is_end = request_.uplink && streaming_;
+  ++(is_end ? services_.counters.answered : services_.counters.left);
+  note_over(is_end ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
   if (running_) {
     services_.client.cancel(call_);
     return close(Fleet::Outcome::kNeither);

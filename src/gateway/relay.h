@@ -26,6 +26,7 @@
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/id_homes.h"
+#include "gateway/live_uplink.h"
 #include "gateway/media_answer.h"
 #include "gateway/media_request.h"
 #include "gateway/pool_gate.h"
@@ -110,6 +111,8 @@ class Relay final : public WorkerListener,
       std::chrono::milliseconds time_max{};  // for its answer
     };
     std::optional<Media> media = {};
+    // Of a live session (live_socket.h): it stays with the worker that has begun it.
+    std::shared_ptr<LiveUplink> uplink = {};
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -271,6 +274,7 @@ class Relay final : public WorkerListener,
   void note_end(const std::string& choice_end, const SaidTokens& said);
   void note_fetched();
   void note_harmless();       // the worker has begun it and lives
+  void place_uplink();        // of a live session
   bool begun() const;         // something of the answer has been said
   bool is_sound() const;      // its bytes are sound, no events
   size_t said_count() const;  // tokens of it, of all choices
