@@ -39,7 +39,10 @@ class FleetListener {
   Result<void> open(const cli::Arguments& arguments, int replica, int http_threads,
                     const server::FaultInjection& faults, access::AuditLog* audit);
   // No gateway is to find it any more; those that know it hear that it drains.
-  void leave() { registrar_.reset(); }
+  void leave() {
+    registrar_.reset();
+    server_.drain_sessions();
+  }
   void close(std::chrono::milliseconds grace) { server_.close(grace); }
   // Why this process was asked to end by itself, if it was.
   Result<void> fate() const;

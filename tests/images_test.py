@@ -4,11 +4,13 @@
 usage: images_test.py BINARY
 """
 import base64
+import concurrent.futures
 import hashlib
 import http.client
 import json
 import pathlib
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -39,13 +41,13 @@ class Media(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
 
-    def start(self, pools, gateway=""):
-        """`pools`: name and model -> its painters, and what is other than LIMITS."""
+    def start(self, pools, gateway="", scale=""):
+        """`pools`: name and model -> its painters, and what is other than LIMITS. `scale`: tables of each pool."""
         self.admin = free_port()
         text = f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nresume_budget = 2\n{gateway}'
         for name, (painters, other) in pools.items():
             text += f'[[pool]]\nname = "{name}"\nmodel = "{name}"\nkind = "openai"\n[pool.media]\n'
-            text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**LIMITS, **other}.items())
+            text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**LIMITS, **other}.items()) + scale
             for painter in painters:
                 self.addCleanup(painter.close)
                 text += f'[[worker]]\npool = "{name}"\nurl = "http://127.0.0.1:{painter.server_port}"\n'
@@ -54,7 +56,8 @@ class Media(unittest.TestCase):
         self.gateway = Process("gateway", "--config", config)
         self.addCleanup(self.gateway.end)
         self.port = self.gateway.port
-        self.wait(lambda: all(row["state"] == "ready" for row in self.rows()))
+        there = [painter.server_port for painters, _ in pools.values() for painter in painters if not painter.away]
+        self.wait(lambda: sum(row["state"] == "ready" for row in self.rows()) == len(there))
 
     def rows(self):
         return json.loads(ask(self.admin, "GET", "/v1/workers")[1])["workers"]
@@ -275,6 +278,146 @@ class Images(Media):
         for i in range(4):
             self.assertEqual(self.images(lora="ink", size="64x64", prompt=f"{i}")[0], 200)
         self.assertEqual((len(plain.asked), len(inked.asked)), (0, 9), "nor as a request's adapter")
+
+
+class Queue(Media):
+    """What is beyond the requests that workers take at once waits in the gateway."""
+
+    def setUp(self):
+        super().setUp()
+        self.threads = concurrent.futures.ThreadPoolExecutor(32)
+        self.addCleanup(self.threads.shutdown)
+
+    def held(self, name="held_requests", pool="paint"):
+        return gateway_fixture.figure(self.admin, f"pelton_gateway_{name}", pool=pool)
+
+    def send(self, prompt, held, key=None, **fields):
+        """In the background; it is held, as the `held`-th one that waits, or on its way where that is None."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        body = json.dumps({"model": "paint", "prompt": prompt, "size": "64x64", **fields})
+        answer = self.threads.submit(self.raw, "POST", IMAGES, body, **headers)
+        if held is not None:
+            self.wait(lambda: self.held() == held)
+        return answer
+
+    def prompts(self, painter):
+        return [json.loads(body)["prompt"] for _, body, _ in painter.asked]
+
+    def test_it_is_bounded_and_fair(self):
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme\nkey-b other\n")
+        painter = Painter()
+        self.start({"paint": ([painter], {"at_once": 1, "queue_requests": 5})}, f'keys_file = "{keys}"\n')
+        painter.free.clear()
+        self.addCleanup(painter.free.set)
+        answers = [self.send("a0", None, "key-a")]
+        self.wait(lambda: len(painter.asked) == 1)
+        answers += [self.send(f"a{i}", i, "key-a") for i in (1, 2, 3)]
+        answers.append(self.send("b1", 4, "key-b"))
+        body = json.dumps({"model": "paint", "prompt": "leaves", "size": "64x64"}).encode()
+        link = socket.create_connection(("127.0.0.1", self.port))
+        link.sendall(b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer key-b\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n%s" % (IMAGES.encode(), len(body), body))
+        self.wait(lambda: self.held() == 5)
+        status, raw, headers = self.raw("POST", IMAGES, json.dumps({"model": "paint", "prompt": "x", "size": "64x64"}), Authorization="Bearer key-b")
+        self.assertEqual((status, json.loads(raw)["error"]["code"]), (429, "overloaded"), raw)
+        self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+        self.assertEqual((self.held("hold_refused_total"), self.held("held_total")), (1, 5))
+        link.close()  # who leaves frees its place
+        self.wait(lambda: self.held() == 4)
+        answers.append(self.send("b2", 5, "key-b"))
+        self.assertEqual(self.prompts(painter), ["a0"], "one at once")
+        painter.free.set()
+        for answer in answers:
+            status, raw, headers = answer.result(30)
+            self.assertEqual(status, 200, raw)
+        self.assertGreater(int(headers["x-pelton-held-ms"]), 0)
+        order = self.prompts(painter)
+        self.assertEqual(sorted(order), ["a0", "a1", "a2", "a3", "b1", "b2"])
+        self.assertEqual([one for one in order if one[0] == "a"], ["a0", "a1", "a2", "a3"], "in order within a tenant")
+        self.assertLess(order.index("b1"), order.index("a2"), order)
+        self.assertEqual(self.held(), 0)
+        self.wait(lambda: json.loads(ask(self.admin, "GET", "/debug/ledger")[1])["clean"])
+
+    def test_all_workers_have_their_fill_and_no_more(self):
+        painters = [Painter(unit_s=0.2) for _ in range(2)]
+        most = [0, 0]
+        self.start({"paint": (painters, {"at_once": 2})})
+        answers = [self.send(f"{i}", None, num_inference_steps=16) for i in range(12)]
+        while not all(one.done() for one in answers):
+            for i, row in enumerate(sorted(self.rows(), key=lambda row: row["name"])):
+                most[i] = max(most[i], row["making"]["images"])
+        self.assertEqual([one.result()[0] for one in answers], [200] * 12)
+        self.assertEqual(most, [2, 2])
+        self.assertEqual(sum(len(one.asked) for one in painters), 12)
+
+    def test_a_video_takes_its_place_until_it_is_made(self):
+        painter = Painter()
+        self.start({"paint": ([painter], {"at_once": 1})})
+        painter.free.clear()
+        self.addCleanup(painter.free.set)
+        status, video = self.ask("POST", VIDEOS, {"model": "paint", "prompt": "x", "size": "64x64", "num_frames": 4})
+        self.assertEqual(status, 200, video)
+        image = self.send("behind it", 1)
+        self.assertEqual(self.ask("GET", f"{VIDEOS}/{video['id']}")[0], 200, "who asks after it does not wait")
+        time.sleep(0.3)
+        self.assertEqual(self.held(), 1)
+        painter.free.set()
+        self.assertEqual(image.result(30)[0], 200)
+        self.assertEqual(self.ask("GET", f"{VIDEOS}/{video['id']}")[1]["status"], "completed")
+
+    def test_the_wait_has_an_end(self):
+        painter = Painter()
+        self.start({"paint": ([painter], {"at_once": 1, "queue_seconds": 1})})
+        painter.free.clear()
+        self.addCleanup(painter.free.set)
+        first = self.send("first", None)
+        self.wait(lambda: len(painter.asked) == 1)
+        status, raw, headers = self.send("late", 1).result(30)
+        self.assertEqual((status, json.loads(raw)["error"]["code"]), (429, "overloaded"), raw)
+        self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+        status, answer = self.ask("POST", IMAGES, {"model": "paint", "prompt": "hasty", "size": "64x64"}, **{"x-request-timeout-ms": "200"})
+        self.error(408, (status, answer), "deadline_exceeded")
+        painter.free.set()
+        self.assertEqual(first.result(30)[0], 200)
+        self.assertEqual(self.prompts(painter), ["first"])
+
+    def test_without_a_worker_nobody_waits_long(self):
+        painter = Painter()
+        painter.away = True
+        self.start({"paint": ([painter], {"at_once": 1})})
+        begun = time.monotonic()
+        self.error(503, self.images(), "no_worker")
+        self.assertLess(time.monotonic() - begun, 10, "resume_budget is 2 s")
+
+    def test_a_pool_that_is_scaled_holds_them_until_a_replica_is_there(self):
+        painter = Painter()
+        painter.away = True
+        self.start({"paint": ([painter], {"at_once": 1})}, scale="[pool.scale]\nmax = 2\nconcurrency_target = 1\n")
+        answers = [self.send(f"{i}", i + 1) for i in range(3)]
+        time.sleep(3)
+        self.assertEqual((self.held(), painter.asked), (3, []), "longer than resume_budget")
+        painter.away = False
+        self.assertEqual([one.result(30)[0] for one in answers], [200] * 3)
+        self.assertEqual(self.prompts(painter), ["0", "1", "2"])
+
+    def test_a_reload_says_how_much_waits(self):
+        painter = Painter()
+        self.start({"paint": ([painter], {"at_once": 1, "queue_requests": 1})})
+        painter.free.clear()
+        self.addCleanup(painter.free.set)
+        answers = [self.send("first", None)]
+        self.wait(lambda: len(painter.asked) == 1)
+        answers.append(self.send("second", 1))
+        self.error(429, self.images(), "overloaded")
+        config = self.folder / "gateway.toml"
+        config.write_text(config.read_text().replace("queue_requests = 1", "queue_requests = 2"))
+        reloads = gateway_fixture.figure(self.admin, "pelton_gateway_config_reloads_total")
+        self.gateway.process.send_signal(signal.SIGHUP)
+        self.wait(lambda: gateway_fixture.figure(self.admin, "pelton_gateway_config_reloads_total") > reloads)
+        answers.append(self.send("third", 2))
+        painter.free.set()
+        self.assertEqual([one.result(30)[0] for one in answers], [200] * 3)
 
 
 class Videos(Media):

@@ -292,18 +292,176 @@ class Bounds(unittest.TestCase):
 
 
 class Gateway(unittest.TestCase):
-    def test_it_says_that_it_passes_on_no_live_sound(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            subprocess.run([transcription_test.BINARY, "gateway", "--new-key", folder / "key"], check=True)
-            (folder / "gateway.toml").write_text(
-                f'[gateway]\nlisten = "127.0.0.1:0"\nfleet_key_file = "{folder}/key"\n[[pool]]\nname = "speech"\nmodel = "whisper"\n'
-                f'[[worker]]\npool = "speech"\nurl = "http://127.0.0.1:{free_port()}"\n')
-            gateway = Served("gateway", "--config", folder / "gateway.toml")
-            self.addCleanup(gateway.end)
-            session = Session(gateway)
-            self.addCleanup(session.close)
-            self.assertEqual((session.status, error_of(session.body)["code"]), (501, "modality_not_supported"))
+    """Two workers behind one gateway: a session is one worker's, and all that is said passes through."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.model = write_model(self.folder / "whisper")
+        subprocess.run([transcription_test.BINARY, "gateway", "--new-key", self.folder / "key"], check=True)
+
+    def start(self, workers=2, flags=(), gateway=""):
+        ports, self.admin = [free_port() for _ in range(workers)], free_port()
+        self.workers = []
+        for i, port in enumerate(ports):
+            self.workers.append(Served("serve", self.model, "--port", "0", "--fleet-port", port, "--fleet-name", f"w-{i}",
+                                       "--fleet-key-file", self.folder / "key", *flags))
+            self.addCleanup(self.workers[-1].end)
+        (self.folder / "gateway.toml").write_text(
+            f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nfleet_key_file = "{self.folder}/key"\nresume_budget = 2\n{gateway}'
+            '[[pool]]\nname = "speech"\nmodel = "whisper"\n' +
+            "".join(f'[[worker]]\npool = "speech"\nurl = "http://127.0.0.1:{port}"\n' for port in ports))
+        self.gateway = Served("gateway", "--config", self.folder / "gateway.toml")
+        self.addCleanup(self.gateway.end)
+        self.wait(lambda: sum(row["state"] == "ready" for row in self.rows()) == workers)
+
+    def rows(self):
+        return json.loads(gateway_fixture.ask(self.admin, "GET", "/v1/workers")[1])["workers"]
+
+    def wait(self, what):
+        end = time.monotonic() + 60  # who takes nothing is cut off after 30 s
+        while not what() and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertTrue(what(), (self.rows(), self.gateway.log[-10:]))
+
+    def figure(self, name, **labels):
+        return gateway_fixture.figure(self.admin, f"pelton_gateway_{name}", **labels)
+
+    def session(self, server=None, path=PATH, **headers):
+        session = Session(server or self.gateway, path, **headers)
+        self.addCleanup(session.close)
+        return session
+
+    def open_at(self, i):
+        return self.workers[i].metric("pelton_live_transcriptions")
+
+    def say(self, session):
+        """An item of four seconds; gives its text."""
+        self.assertEqual(session.update(turn_detection=None)["type"], "session.updated")
+        session.append(pcm(tone(4, seed=4, rate=RATE)))
+        session.commit()
+        return session.transcript()[0]
+
+    def to_the_end(self, session):
+        heard = []
+        while not heard or not isinstance(heard[-1], int):
+            heard.append(session.hear())
+        return heard
+
+    def test_a_session_is_as_at_its_worker(self):
+        self.start()
+        direct = self.session(self.workers[0])
+        text = self.say(direct)
+        direct.close()
+        through = self.session()
+        self.assertEqual((through.status, through.created["type"]), (101, "session.created"))
+        self.assertEqual(self.say(through), text)
+        through.append(pcm(tone(45, seed=1, rate=RATE)))  # one message of three megabytes
+        through.commit()
+        self.assertEqual(through.transcript()[1][-1]["usage"]["seconds"], 45)
+        through.say({"type": "response.create", "event_id": "mine"})
+        self.assertEqual(through.until("error")[-1]["error"]["event_id"], "mine")
+        for i in range(40):  # as a microphone gives it
+            through.append(pcm(tone(2, seed=4, rate=RATE)[i * RATE // 20:(i + 1) * RATE // 20]))
+        through.commit()
+        self.assertEqual(through.transcript()[1][-1]["usage"]["seconds"], 2)
+        self.assertEqual(self.figure("requests_open"), 1)
+        through.close()
+        self.wait(lambda: self.figure("requests_total", pool="speech", outcome="ok", code_class="2xx") == 1)
+        self.wait(lambda: self.open_at(0) + self.open_at(1) == 0)
+        self.assertEqual((self.figure("requests_open"), self.figure("requests_total", outcome="left")), (0, 0))
+        big = self.session()
+        big.link.sendall(b"\x81" + struct.pack(">BQ", 0x80 | 127, 5 << 20) + bytes(4))  # a message's head
+        self.assertEqual(self.to_the_end(big)[-1], 1009)
+
+    def test_sessions_go_where_there_is_a_place(self):
+        self.start(flags=("--max-num-transcriptions", "1"))
+        sessions = [self.session(), self.session()]
+        self.assertEqual([one.status for one in sessions], [101, 101])
+        self.assertEqual([self.open_at(0), self.open_at(1)], [1, 1])
+        refused = self.session()
+        self.assertEqual((refused.status, error_of(refused.body)["code"]), (429, "overloaded"))
+        texts = [self.say(one) for one in sessions]
+        self.assertEqual(texts[0], texts[1], "they do not mix")
+        sessions[0].close()
+        self.wait(lambda: self.open_at(0) + self.open_at(1) == 1)
+        self.assertEqual(self.session().status, 101)
+
+    def test_who_may_not_is_answered_over_http(self):
+        keys = self.folder / "keys"
+        keys.write_text("key-a acme concurrent=1\n")
+        self.start(1, gateway=f'keys_file = "{keys}"\n')
+        mine = {"Authorization": "Bearer key-a"}
+        self.assertEqual(self.session().status, 401)
+        self.assertEqual(self.session(Origin="http://elsewhere.example", **mine).status, 403)
+        self.assertEqual(self.session(path=PATH + "&model=nobody", **mine).status, 404)
+        self.assertEqual(self.session(path="/v1/realtime?model=whisper", **mine).status, 501)
+        named = self.session(path=PATH + "&model=whisper", **mine)
+        self.assertEqual(named.status, 101)
+        self.assertEqual(self.session(**mine).status, 429, "it is the one that the key may have")
+        self.say(named)
+
+    def test_a_worker_that_dies_ends_its_sessions_with_an_error(self):
+        self.start()
+        session = self.session()
+        self.say(session)
+        here = 0 if self.open_at(0) == 1 else 1
+        self.workers[here].process.kill()
+        heard = self.to_the_end(session)
+        self.assertEqual((heard[-2]["type"], heard[-2]["error"]["code"], heard[-1]), ("error", "stream_interrupted", 1011), heard)
+        self.wait(lambda: self.figure("requests_total", outcome="error") == 1)
+        for _ in range(3):
+            again = self.session()
+            self.assertEqual(again.status, 101, "the other one is there")
+            self.say(again)
+        self.assertEqual(self.figure("requests_open"), 3)
+
+    def test_without_a_worker_the_handshake_says_so(self):
+        self.start(1)
+        self.workers[0].process.kill()
+        self.wait(lambda: self.rows()[0]["state"] != "ready")
+        refused = self.session()
+        self.assertEqual((refused.status, error_of(refused.body)["code"]), (503, "no_worker"))
+
+    def check_drain(self, process):
+        session = self.session()
+        session.update(turn_detection=None)
+        session.append(pcm(tone(3, seed=1, rate=RATE)))
+        session.commit()
+        session.until("input_audio_buffer.committed")
+        process.send_signal(signal.SIGTERM)
+        heard = self.to_the_end(session)
+        self.assertEqual(heard[-1], 1001)
+        self.assertIn(ITEM + "completed", [one["type"] for one in heard[:-1]])
+
+    def test_a_worker_that_is_stopped_answers_what_was_said(self):
+        self.start(1)
+        self.check_drain(self.workers[0].process)
+
+    def test_so_does_a_gateway(self):
+        self.start(1)
+        self.check_drain(self.gateway.process)
+        self.gateway.process.wait(20)
+        self.wait_for_none()
+
+    def wait_for_none(self):
+        end = time.monotonic() + 30
+        while self.open_at(0) != 0 and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(self.open_at(0), 0)
+
+    def test_who_does_not_read_holds_up_nobody(self):
+        self.start(1)
+        deaf, other = self.session(), self.session()
+        deaf.link.settimeout(2)
+        try:
+            for _ in range(100_000):  # each is answered with an error that nobody takes
+                deaf.say({"type": "none", "event_id": "x" * 500})
+        except OSError:
+            pass
+        self.say(other)
+        self.wait(lambda: self.figure("requests_open") == 1)
 
 
 if __name__ == "__main__":

@@ -275,6 +275,27 @@ Result<ChoiceEnd> decode_choice_end(std::string_view text) {
   return fields.finish(std::move(end));
 }
 
+std::string encode(const SaidEnvelope& said) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object().key("incarnation").string(said.incarnation).key("gateway").string(said.gateway);
+  w.key("dispatch").integer(said.dispatch).key("first").integer(said.first);
+  w.key("drains").boolean(said.drains).end_object();
+  return out;
+}
+
+Result<SaidEnvelope> decode_said_envelope(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_object(text));
+  SaidEnvelope said;
+  Fields fields(json);
+  fields.read("incarnation", said.incarnation);
+  fields.read("gateway", said.gateway);
+  fields.read_count("dispatch", said.dispatch);
+  fields.read_count("first", said.first);
+  fields.read("drains", said.drains);
+  return fields.finish(std::move(said));
+}
+
 std::string encode(const PromptFound& found) {
   std::string out;
   base::JsonWriter w(out);

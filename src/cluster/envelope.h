@@ -56,6 +56,16 @@ struct RunEnvelope {
   Peer peer = {};
 };
 
+// Messages of a client's, on their way to the worker that has its WebSocket.
+struct SaidEnvelope {
+  std::string incarnation;  // of the worker that is meant: another one refuses
+  std::string gateway;
+  int64_t dispatch = 0;  // of the request that opened it
+  int64_t first = 0;     // the number of the first message that follows, of that client's, from 0
+  // The gateway is about to end: what has been said is answered, and nothing more.
+  bool drains = false;
+};
+
 struct AnswerHead {
   int status = 200;
   HeaderFields headers;
@@ -152,6 +162,7 @@ struct WorkerLoad {
 };
 
 std::string encode(const RunEnvelope& envelope);
+std::string encode(const SaidEnvelope& said);
 std::string encode(const AnswerHead& head);
 std::string encode(const ChoiceEnd& end);
 std::string encode(const PromptFound& found);
@@ -161,6 +172,7 @@ std::string encode(const WorkerLoad& load);
 
 // kInvalidArgument, with the field's name.
 Result<RunEnvelope> decode_run_envelope(std::string_view json);
+Result<SaidEnvelope> decode_said_envelope(std::string_view json);
 Result<AnswerHead> decode_answer_head(std::string_view json);
 Result<ChoiceEnd> decode_choice_end(std::string_view json);
 Result<PromptFound> decode_prompt_found(std::string_view json);

@@ -50,6 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 8:
       round_trip(bytes, decode_prompt_found);
+      round_trip(bytes, decode_said_envelope);
       break;
     default:
       (void)FleetKey::parse(bytes, "f").ok();

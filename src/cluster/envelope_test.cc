@@ -50,6 +50,19 @@ TEST(Envelope, WhatWasFoundOfAPrompt) {
   }
 }
 
+TEST(Envelope, MessagesToASession) {
+  const SaidEnvelope sent{
+      .incarnation = "a1", .gateway = "g", .dispatch = 9, .first = 4, .drains = true};
+  const Result<SaidEnvelope> got = decode_said_envelope(encode(sent));
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  EXPECT_EQ(encode(*got), encode(sent));
+  EXPECT_EQ(got->first, 4);
+  EXPECT_TRUE(got->drains);
+  for (const char* bad : {R"({"first":-1})", R"({"dispatch":"x"})", R"({"drains":1})", "[]"}) {
+    EXPECT_FALSE(decode_said_envelope(bad).ok()) << bad;
+  }
+}
+
 TEST(Envelope, IsRefusedByField) {
   struct Bad {
     const char* json;

@@ -12,6 +12,7 @@ bool is_known(uint8_t type) {
   switch (static_cast<FrameType>(type)) {
     case FrameType::kRun:
     case FrameType::kBody:
+    case FrameType::kSaid:
     case FrameType::kPrompt:
     case FrameType::kTokens:
     case FrameType::kFinished:

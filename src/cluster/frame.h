@@ -22,6 +22,8 @@ enum class FrameType : uint8_t {
   // a kBody.
   kRun = 1,   // RunEnvelope
   kBody = 2,  // the client's body as it came
+  // Then, of a WebSocket: SaidEnvelope, and a kBody for each of the client's messages.
+  kSaid = 3,
   // Either way.
   kPrompt = 15,    // a prompt's ids, by its number, where not every worker would write the same
   kTokens = 16,    // sampled by one choice: a token list

@@ -84,14 +84,14 @@ void add_held(std::span<const HeldPool> pools, telemetry::PrometheusText& text) 
   if (pools.empty()) return;
   using Type = telemetry::PrometheusText::Type;
   text.family("pelton_gateway_held_requests", Type::kGauge,
-              "Requests that wait for a replica of their pool.");
+              "Requests that wait for a replica of their pool, or for one that is free.");
   for (const HeldPool& one : pools) text.sample({{"pool", one.pool}}, one.counts.held);
   text.family("pelton_gateway_held_total", Type::kCounter, "Requests that were held.");
   for (const HeldPool& one : pools) {
     text.sample({{"pool", one.pool}}, static_cast<double>(one.counts.entered));
   }
   text.family("pelton_gateway_hold_refused_total", Type::kCounter,
-              "Requests refused because no replica was ready in time.");
+              "Requests refused because no replica was ready, or free, in time.");
   for (const HeldPool& one : pools) {
     text.sample({{"pool", one.pool}}, static_cast<double>(one.counts.refused));
   }

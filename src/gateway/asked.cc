@@ -24,6 +24,7 @@ constexpr std::string_view kResponses = "/v1/responses";
 constexpr std::string_view kFiles = "/v1/files";
 constexpr std::string_view kBatches = "/v1/batches";
 constexpr std::string_view kVideos = "/v1/videos";
+constexpr std::string_view kRealtime = "/v1/realtime";
 constexpr std::string_view kControl = "/v1/chat/completions/control";
 // A model is asked at these, by a body of JSON.
 constexpr std::string_view kJsonPaths[] = {"/v1/chat/completions",
@@ -213,7 +214,7 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   }
   if (request.path == rpc::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
   if (auto model = model_of_card(request.path)) return *std::move(model);
-  if (request.path == "/v1/audio/voices") {
+  if (request.path == "/v1/audio/voices" || request.path == kRealtime) {
     return net::query_value(request.query, "model").value_or("");
   }
   if (request.body.empty()) return std::string();
@@ -256,7 +257,12 @@ std::vector<std::string> stored_ids_of(std::string_view body) {
   return ids;
 }
 
+bool opens_live_session(const net::HttpRequest& request) {
+  return request.method == "GET" && request.path == kRealtime && request.headers.has("Upgrade");
+}
+
 bool asks_for_work(const net::HttpRequest& request) {
+  if (opens_live_session(request)) return true;
   if (request.method != "POST") return false;
   constexpr std::array<std::string_view, 7> kFree = {
       "/tokenize", "/detokenize", "/count_tokens", "/input_tokens",
@@ -270,6 +276,7 @@ bool wakes_a_replica(const net::HttpRequest& request) {
   constexpr std::string_view kOtherBodies[] = {
       "/v1/audio/transcriptions", "/v1/audio/translations", kFiles,         kBatches,
       rpc::kGrpcGenerate,         rpc::kGrpcTokenize,       rpc::kGrpcEmbed};
+  if (opens_live_session(request)) return true;
   if (request.method != "POST") return false;
   const std::string_view path = request.path;
   return std::ranges::find(kJsonPaths, path) != std::end(kJsonPaths) ||

@@ -40,6 +40,10 @@ std::string asked_user(const net::HttpRequest& request);
 // Whether a model has to compute for it: what counts against its key's limits.
 bool asks_for_work(const net::HttpRequest& request);
 
+// Whether it is the handshake of a live session over a WebSocket, which names its model in its
+// query.
+bool opens_live_session(const net::HttpRequest& request);
+
 // Whether a replica is started for it, where its pool has none: what a model answers, or a worker
 // is to keep. Whatever else there is, unknown paths among it, starts nothing.
 bool wakes_a_replica(const net::HttpRequest& request);

@@ -43,6 +43,12 @@ TEST(Asked, AModelIsNamedByABodyOrAMessage) {
   EXPECT_EQ(model(chat, R"({"messages":[]})"), "");
   EXPECT_EQ(model(chat, ""), "");
   EXPECT_EQ(asked_model(request("GET", "/v1/model_cards/org/a")).value(), "org/a");
+  net::HttpRequest live = request("GET", "/v1/realtime");
+  live.query = "intent=transcription&model=a%2Fb";
+  EXPECT_EQ(asked_model(live).value(), "a/b");
+  EXPECT_FALSE(opens_live_session(live) || asks_for_work(live) || wakes_a_replica(live));
+  live.headers.add("Upgrade", "websocket");
+  EXPECT_TRUE(opens_live_session(live) && asks_for_work(live) && wakes_a_replica(live));
   v1::GenerateRequest message;
   message.set_model("b");
   const std::string path(rpc::kGrpcGenerate);

@@ -40,6 +40,11 @@ bool is_one_of(const std::array<std::string_view, kCount>& names, std::string_vi
   return std::ranges::find(names, name) != names.end();
 }
 
+bool has_field(const cluster::HeaderFields& headers, std::string_view name) {
+  return std::ranges::any_of(headers,
+                             [&](const auto& field) { return lower_case(field.first) == name; });
+}
+
 bool may_pass(std::string_view name, std::string_view value) {
   if (is_one_of(kOfConnections, name) || is_one_of(kOfCallers, name)) return false;
   if (name.starts_with("traceparent") || name.starts_with("tracestate")) {
@@ -58,6 +63,18 @@ cluster::HeaderFields forwarded_headers(const net::HttpHeaders& headers) {
     if (may_pass(lower_case(name), value)) passed.emplace_back(name, value);
   }
   return passed;
+}
+
+// Its key proves nothing here: the client's own was answered.
+void add_handshake(cluster::HeaderFields& headers) {
+  headers.emplace_back("Upgrade", "websocket");
+  headers.emplace_back("Connection", "Upgrade");
+  if (!has_field(headers, "sec-websocket-version")) {
+    headers.emplace_back("Sec-WebSocket-Version", "13");
+  }
+  if (!has_field(headers, "sec-websocket-key")) {
+    headers.emplace_back("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==");
+  }
 }
 
 net::HttpHeaders foreign_headers(const net::HttpHeaders& headers, std::string_view gateway) {

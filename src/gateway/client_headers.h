@@ -40,6 +40,9 @@ Result<std::optional<int64_t>> time_left_ns(const net::HttpHeaders& headers);
 // whoever sends the request on says what is left.
 net::HttpHeaders without_deadlines(const net::HttpHeaders& headers);
 
+// A WebSocket's handshake as our own workers check it, of a client's that has been checked.
+void add_handshake(cluster::HeaderFields& headers);
+
 // What its client wants of a pool without a ready replica: wait (also if it says nothing), or fail.
 inline constexpr std::string_view kColdStartHeader = "x-pelton-cold-start";
 // Errors: kInvalidArgument: it says something else.

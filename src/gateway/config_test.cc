@@ -265,6 +265,18 @@ TEST(GatewayConfig, APoolMayMakeImagesAndVideos) {
   const Result<GatewayConfig> again = parse(config_text(*config));
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(again->pools.at(0).media, media);
+  const Result<GatewayConfig> queued =
+      parse(pool + "makes = \"images\"\nat_once = 2\nqueue_requests = 8\nqueue_seconds = 30\n");
+  ASSERT_TRUE(queued.ok()) << queued.error().message;
+  EXPECT_EQ(queued->pools.at(0).media.at_once, 2);
+  EXPECT_EQ(queued->pools.at(0).media.queue.requests_max, 8);
+  EXPECT_EQ(queued->pools.at(0).media.queue.time_max_s, 30);
+  EXPECT_EQ(parse(config_text(*queued))->pools.at(0).media, queued->pools.at(0).media);
+  const std::string scaled = "[pool.scale]\nmax = 2\nconcurrency_target = 2\n";
+  const Result<GatewayConfig> both = parse(pool + "makes = \"images\"\n" + scaled);
+  ASSERT_TRUE(both.ok()) << both.error().message;
+  EXPECT_EQ(config_text(*both).find("queue_requests"), std::string::npos);
+  EXPECT_TRUE(parse(config_text(*both)).ok());
   EXPECT_FALSE(parse("[[pool]]\nname = \"a\"\nmodel = \"m\"\n")->pools.at(0).media.any());
   const Bad bads[] = {
       {pool, "f:5: [[pool]]: 'media': 'makes' is missing"},
@@ -274,6 +286,10 @@ TEST(GatewayConfig, APoolMayMakeImagesAndVideos) {
       {pool + "makes = \"images\"\nsteps_max = 4\nsteps = 5\n",
        "f:8: [[pool]]: 'media': 'steps' must be a whole number from 1 to 4"},
       {pool + "makes = \"images\"\npixels = 4\n", "f:7: "},
+      {pool + "makes = \"images\"\nat_once = 0\n",
+       "f:7: [[pool]]: 'media': 'at_once' must be a whole number"},
+      {pool + "makes = \"images\"\nqueue_seconds = 9\n" + scaled,
+       "f:7: [[pool]]: 'media': 'queue_seconds' is said by 'hold_seconds'"},
       {"[[pool]]\nname = \"a\"\nmodel = \"m\"\n[pool.media]\nmakes = \"images\"\n",
        "f:4: [[pool]]: 'media' is for workers of other kinds"},
   };

@@ -156,7 +156,7 @@ void put_pool(std::string& out, const PoolConfig& pool) {
              fmt::format("{}/{}:{}", pool.kubernetes_namespace, pool.kubernetes_service,
                          pool.kubernetes_port));
   }
-  out += media_text(pool.media);
+  out += media_text(pool.media, pool.scaling.has_value());
   if (pool.scaling) put_scaling(out, *pool.scaling);
 }
 

@@ -711,7 +711,10 @@ PoolSupply Fleet::supply(std::string_view pool) const {
     if (worker == nullptr || !cluster::decodes(worker->role)) continue;
     if (worker->kind == WorkerKind::kRegion || !serves(*worker, pool, {}, now_ns)) continue;
     ++supply.ready;
-    supply.free_slots += std::max(std::max(worker->record.slots, 1) - worker->open, 0);
+    const int slots = slots_of(*worker);
+    supply.slots += slots;
+    supply.free_slots += std::max(slots - taken_slots(*worker), 0);
+    supply.jobs += static_cast<int>(worker->making.videos.size());
   }
   return supply;
 }

@@ -146,6 +146,8 @@ class Fleet {
     // What that one computes is to be fetched while it does, and nothing else is wanted.
     bool ahead = false;
     const MediaWork* media = nullptr;  // that it asks for; null: it is a model's that speaks
+    // That one worker has what it speaks of: it goes there whatever that one has to make already.
+    bool has_home = false;
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -334,6 +336,9 @@ class Fleet {
   double occupancy(std::string_view pool) const;
   // What its workers take now; of what runs there, only this gateway's is known so soon.
   PoolSupply supply(std::string_view pool) const;
+  // Whether some worker would take a request for this model (empty: any) if it had not as many
+  // images and videos to make as it is sent at once.
+  bool is_full_of(std::string_view pool, std::string_view model) const;
 
  private:
   struct Listening {
@@ -461,8 +466,11 @@ class Fleet {
   static void end_video(Worker& worker, std::deque<Worker::Video>::iterator video,
                         std::optional<int64_t> made_ns);
   static int64_t units_open(const Worker& worker);
+  // Requests that it takes at once, as far as that is known, and those that it has of them.
+  int slots_of(const Worker& worker) const;
+  int taken_slots(const Worker& worker) const;
   bool makes_media(const Worker& worker) const;
-  void price_media(const Worker& worker, const MediaWork& work, CostCandidate& one) const;
+  void price_media(const Worker& worker, const Wanted& wanted, CostCandidate& one) const;
   void note_media_sent(Worker& worker, const MediaWork& work, Assignment& assignment) const;
   std::optional<Row::Making> making_of(const Worker& worker) const;
   void subscribe(Worker& worker, const Place& place);

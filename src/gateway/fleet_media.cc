@@ -41,6 +41,27 @@ bool Fleet::makes_media(const Worker& worker) const {
   return pool != nullptr && pool->media.any();
 }
 
+int Fleet::slots_of(const Worker& worker) const {
+  const PoolConfig* const pool = find_pool(worker.config.pool);
+  const bool makes = pool != nullptr && pool->media.any();
+  return makes ? pool->media.at_once : std::max(worker.record.slots, 1);
+}
+
+// Who asks after a video, or gets one, takes none of those for what is made.
+int Fleet::taken_slots(const Worker& worker) const {
+  if (!makes_media(worker)) return worker.open;
+  return static_cast<int>(worker.making.images.size() + worker.making.videos.size());
+}
+
+bool Fleet::is_full_of(std::string_view pool, std::string_view model) const {
+  std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  return std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& worker) {
+    return worker != nullptr && worker->kind != WorkerKind::kRegion &&
+           serves(*worker, pool, model, now_ns) && taken_slots(*worker) >= slots_of(*worker);
+  });
+}
+
 int64_t Fleet::units_open(const Worker& worker) {
   double units = 0;
   for (const auto& [dispatch, its] : worker.making.images) units += static_cast<double>(its);
@@ -52,7 +73,7 @@ int64_t Fleet::units_open(const Worker& worker) {
 
 // A worker makes one after the other, or several at once and each the slower: either way what was
 // sent before comes first, and whatever comes later waits for this one.
-void Fleet::price_media(const Worker& worker, const MediaWork& work, CostCandidate& one) const {
+void Fleet::price_media(const Worker& worker, const Wanted& wanted, CostCandidate& one) const {
   const PoolConfig* const pool = find_pool(worker.config.pool);
   if (pool == nullptr) return;
   double unit_s = worker.making.unit_s;
@@ -74,10 +95,12 @@ void Fleet::price_media(const Worker& worker, const MediaWork& work, CostCandida
   one.waiting = static_cast<int>(worker.making.images.size() + worker.making.videos.size());
   one.bias = one.rest_bias = 1;
   one.prompt_share = one.pushed_out_s = 0;
+  const MediaWork& work = *wanted.media;
   const bool is_resident =
       work.lora.empty() || std::ranges::binary_search(worker.adapters, work.lora) ||
       std::ranges::find(worker.making.loras, work.lora) != worker.making.loras.end();
   one.adapter_s = is_resident ? 0 : pool->media.lora_load_s;
+  one.usable = one.usable && (wanted.has_home || taken_slots(worker) < slots_of(worker));
 }
 
 void Fleet::note_media_sent(Worker& worker, const MediaWork& work, Assignment& assignment) const {

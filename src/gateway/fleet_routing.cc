@@ -243,7 +243,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
       one.hit_tokens = int64_t{hits[i]} * wanted.prompt.block_tokens;
     }
     one.prompt_share = worker.prompt_share.at(now_ns);
-    if (wanted.media != nullptr) price_media(worker, *wanted.media, one);
+    if (wanted.media != nullptr) price_media(worker, wanted, one);
   }
   if (!wanted.source && !options_.peer_key.empty()) price_fetches_of(wanted, now_ns, all);
   return all;

@@ -161,8 +161,9 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
               .index_bytes = static_cast<size_t>(config_->config.index_bytes),
               .on_ready =
                   [this](const std::string& pool) {
-                    const std::shared_ptr<PoolGate> gate = gate_of(pool);
-                    if (gate != nullptr) gate->release(fleet_.supply(pool));
+                    for (const auto& [held, gate] : gates()) {
+                      if (held == pool) gate->release(fleet_.supply(pool));
+                    }
                   }},
              clock, log),
       region_watch_(fleet_, clock),
@@ -189,6 +190,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
         shadow_.yield();
       }) {
   add_gates(config_->config);
+  set_queues(config_->config);
   retry_budget_.set_share(config_->config.retry_budget);
   const EtcdConfig& etcd = config_->config.etcd;
   if (!etcd.endpoints.empty()) {
@@ -265,13 +267,8 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (request.method == "GET" && request.path == "/v1/responses") {
     return open_socket(std::move(request), exchange);
   }
-  if (request.path == "/v1/realtime" && request.headers.has("Upgrade")) {
-    return refuse({.status = 501,
-                   .message = "this gateway passes on no live sound: a worker takes it at its own "
-                              "address",
-                   .type = "invalid_request_error",
-                   .param = {},
-                   .code = "modality_not_supported"});
+  if (opens_live_session(request)) {
+    return open_live(std::move(request), exchange, std::move(caller));
   }
   if (watch_video(request, exchange, caller)) return;
   if (list_videos(request, exchange, caller, asker)) return;
@@ -290,6 +287,18 @@ void Gateway::handle_grpc(net::HttpRequest request,
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
 // anywhere. Programs say no origin.
+std::optional<net::HttpResponse> Gateway::refused_handshake(const net::HttpRequest& request) const {
+  if (const auto reject = net::check_websocket_request(request)) {
+    return net::error_response(*reject);
+  }
+  if (!request.headers.get("Origin").empty()) {
+    return net::error_response(
+        {403, "foreign_origin", "pages in a browser may not use this gateway's WebSocket"});
+  }
+  if (draining_) return health();
+  return std::nullopt;
+}
+
 void Gateway::open_socket(net::HttpRequest request,
                           const std::shared_ptr<net::Exchange>& exchange) {
   if (!request.headers.has("Upgrade")) {
@@ -297,14 +306,7 @@ void Gateway::open_socket(net::HttpRequest request,
                                                "GET here is the handshake of a WebSocket "
                                                "('Upgrade: websocket'); POST makes a response"}));
   }
-  if (const auto reject = net::check_websocket_request(request)) {
-    return exchange->send(net::error_response(*reject));
-  }
-  if (!request.headers.get("Origin").empty()) {
-    return exchange->send(net::error_response(
-        {403, "foreign_origin", "pages in a browser may not use this gateway's WebSocket"}));
-  }
-  if (draining_) return exchange->send(health());
+  if (auto refused = refused_handshake(request)) return exchange->send(*std::move(refused));
   ResponseSocket::open(std::move(request), exchange,
                        [this](net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer) {
                          relay_turn(std::move(turn), answer);
@@ -320,7 +322,7 @@ void Gateway::relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Excha
 }
 
 void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-                    Caller caller, Way way) {
+                    Caller caller, Way way, std::shared_ptr<LiveUplink> uplink) {
   const int64_t received_ns = clock_.now_ns();
   const std::string request_id = request_id_of(request);
   const auto refuse = [&](const api::ApiError& error) {
@@ -348,9 +350,10 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   const bool wakes = wakes_a_replica(request) || wakes_a_maker(request, *routed->pool);
   if (const auto error = unanswerable(request, routed->pool->name, wakes)) return refuse(*error);
   // Of several arms here another region knows nothing.
-  const bool stays = from->comes || routed->arm != nullptr || stays_here(request, config, asker);
+  const bool stays = from->comes || uplink || routed->arm || stays_here(request, config, asker);
   const bool is_explained = way == Way::kHttp && asks_why(request, asker);
   const PoolConfig* pool = routed->pool;
+  if (uplink && pool->is_foreign()) return refuse(no_live_sessions_there());
   if (const auto error = client_mistake(config, request)) return refuse(api::api_error(*error));
   const Result<std::optional<int64_t>> left_ns = time_left_ns(request.headers);
   if (!left_ns.ok()) return refuse(api::api_error(left_ns.error()));
@@ -370,7 +373,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .arm = std::move(routed->arm),
                      .rollout = std::move(routed->rollout),
                      .served = counters_.served.find(pool->name, pool->models.front()),
-                     .media = *std::move(media)});
+                     .media = *std::move(media),
+                     .uplink = std::move(uplink)});
   if (*left_ns) relayed->deadline_ns = clock_.now_ns() + **left_ns;
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
@@ -381,7 +385,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }
-  if (wakes) relayed->gate = gate_of(pool->name);
+  if (wakes) relayed->gate = gate_for(*relayed);
   if (relayed->gate != nullptr) relayed->keep_alive = keep_alive_of(*relayed, way, from->comes);
   start_relay(relayed, exchange, settings, *pool, routed->shadow);
 }
@@ -395,8 +399,8 @@ Relay::Request::KeepAlive Gateway::keep_alive_of(const Relay::Request& request, 
   const StreamForm form = stream_form(request.http);
   if (form == StreamForm::kEvents) return KeepAlive::kComments;
   if (form == StreamForm::kLines) return KeepAlive::kLineBlanks;
-  const bool may = request.gate->config().hold.sends_blanks && !comes_from_region &&
-                   !request.media && answers_in_json(request.http);
+  const bool may = request.gate->hold().sends_blanks && !comes_from_region && !request.media &&
+                   answers_in_json(request.http);
   return may ? KeepAlive::kBlanks : KeepAlive::kNone;
 }
 
@@ -422,7 +426,8 @@ std::optional<api::ApiError> Gateway::unanswerable(const net::HttpRequest& reque
   // As a worker would refuse it, were there one.
   const Config settings = config();
   const PoolConfig* const of = pool_named(settings->config, pool);
-  const bool is_text_alone = of != nullptr && !of->is_foreign() && !of->media.any();
+  const bool is_text_alone =
+      of != nullptr && !of->is_foreign() && !of->media.any() && !opens_live_session(request);
   if (auto missing = is_text_alone ? modality_missing(request.path) : std::nullopt) return missing;
   if (lacks_its_body(request)) return api::api_error(Json::parse(request.body).error());
   if (!wakes && gate_of(pool)) return no_replica_for_this();
@@ -689,11 +694,6 @@ std::shared_ptr<PoolGate> Gateway::gate_of(std::string_view pool) const {
   std::lock_guard lock(mutex_);
   const auto found = gates_.find(pool);
   return found == gates_.end() ? nullptr : found->second;
-}
-
-Gateway::Gates Gateway::gates() const {
-  std::lock_guard lock(mutex_);
-  return gates_;
 }
 
 void Gateway::release_held() {

@@ -165,8 +165,9 @@ class Gateway {
     Config settings;
   };
   Caller caller_of(const net::HttpHeaders& headers) const;
+  // `uplink`: of a live session; null: it is none.
   void relay(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
-             Caller caller, Way way);
+             Caller caller, Way way, std::shared_ptr<LiveUplink> uplink = nullptr);
   // What a request of a pool with a gate may get while it is held.
   static Relay::Request::KeepAlive keep_alive_of(const Relay::Request& request, Way way,
                                                  bool comes_from_region);
@@ -176,6 +177,11 @@ class Gateway {
                    const PoolConfig& pool, const ShadowConfig* shadow);
   // Relays a request that stands for its client's own, whose key may have been taken back since.
   void relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer);
+  // Of a WebSocket; none: it may be one.
+  std::optional<net::HttpResponse> refused_handshake(const net::HttpRequest& request) const;
+  // GET /v1/realtime: a session of a worker's (gateway_live.cc).
+  void open_live(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
+                 Caller caller);
   // GET /v1/responses: the handshake of a WebSocket.
   void open_socket(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange);
   // A line of the audit log: where it must stay it is sent to no worker. Gives the refusal back.
@@ -240,7 +246,12 @@ class Gateway {
   net::HttpResponse llama_slots(const net::HttpRequest& request, const Asker& asker) const;
   void add_gates(const GatewayConfig& config);
   std::shared_ptr<PoolGate> gate_of(std::string_view pool) const;
-  Gates gates() const;
+  // Of pools that make images or videos and are not scaled (gateway_media.cc): there waits what
+  // their workers do not take yet.
+  void set_queues(const GatewayConfig& config);
+  // Where a request that a replica is started for waits, if nobody takes it; null: nowhere.
+  std::shared_ptr<PoolGate> gate_for(const Relay::Request& request) const;
+  Gates gates() const;  // queues too
   void release_held();
   // Its pool and model; an error: why there is none.
   struct Routed {
@@ -306,6 +317,7 @@ class Gateway {
   mutable std::mutex mutex_;
   Config config_;           // guarded by mutex_
   Gates gates_;             // guarded by mutex_; a gate stays
+  Gates queues_;            // likewise
   const std::string name_;  // one for each start
   const uint64_t seed_;
   const uint64_t

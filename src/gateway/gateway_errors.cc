@@ -53,6 +53,14 @@ api::ApiError lists_are_workers_own() {
       .code = "not_supported"};
 }
 
+api::ApiError no_live_sessions_there() {
+  return {.status = 501,
+          .message = "live sessions are passed on to workers of pelton's own kind only",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "modality_not_supported"};
+}
+
 std::optional<api::ApiError> modality_missing(std::string_view path) {
   constexpr std::string_view kMissing[] = {"/v1/images/", "/v1/videos", "/v1/moderations",
                                            "/v1/realtime"};

@@ -16,6 +16,8 @@ api::ApiError no_worker_in_region();
 api::ApiError region_not_allowed(const Error& why);
 api::ApiError no_replica_for_this();
 api::ApiError lists_are_workers_own();
+// Of a pool of workers of another kind, which are asked over HTTP.
+api::ApiError no_live_sessions_there();
 // 501, as each of Pelton's workers answers a path of pictures, judgements and sound; none: another.
 std::optional<api::ApiError> modality_missing(std::string_view path);
 

@@ -69,6 +69,35 @@ Result<std::optional<Relay::Request::Media>> Gateway::media_of(const net::HttpRe
   return std::optional(std::move(media));
 }
 
+// Those that are there stay, with what waits in them.
+void Gateway::set_queues(const GatewayConfig& config) {
+  std::lock_guard lock(mutex_);
+  for (const PoolConfig& pool : config.pools) {
+    if (!pool.media.any() || pool.scaling) continue;
+    std::shared_ptr<PoolGate>& queue = queues_[pool.name];
+    if (queue == nullptr) {
+      queue = std::make_shared<PoolGate>(pool.media.queue, clock_);
+    } else {
+      queue->set_hold(pool.media.queue);
+    }
+  }
+}
+
+std::shared_ptr<PoolGate> Gateway::gate_for(const Relay::Request& request) const {
+  std::lock_guard lock(mutex_);
+  if (const auto gate = gates_.find(request.pool); gate != gates_.end()) return gate->second;
+  const bool is_made = request.media && request.media->work;
+  const auto queue = is_made ? queues_.find(request.pool) : queues_.end();
+  return queue == queues_.end() ? nullptr : queue->second;
+}
+
+Gateway::Gates Gateway::gates() const {
+  std::lock_guard lock(mutex_);
+  Gates all = gates_;
+  all.insert(queues_.begin(), queues_.end());
+  return all;
+}
+
 bool Gateway::watch_video(net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                           const Caller& caller) {
   const bool is_here =

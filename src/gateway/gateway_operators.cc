@@ -211,6 +211,7 @@ std::vector<std::string_view> Gateway::reload(GatewayConfig config, access::ApiK
                                               ModelTexts texts) {
   const Config settings = this->config();
   std::vector<std::string_view> kept = keep_what_is_fixed(settings->config, config);
+  set_queues(config);
   auto changed = std::make_shared<const Settings>(
       Settings{.config = std::move(config), .texts = std::move(texts)});
   {

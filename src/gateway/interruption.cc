@@ -1,6 +1,7 @@
 #include "gateway/interruption.h"
 
 #include "api/messages_response.h"
+#include "api/realtime_session.h"
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "net/json_response.h"
@@ -70,6 +71,7 @@ std::string interruption_event(std::string_view path, const api::ApiError& error
     return out;
   }
   if (path == "/v1/responses") return response_error_event(error, number);
+  if (path == "/v1/realtime") return api::realtime_error(error, "event_of_gateway", {}) + "\n";
   if (is_anthropic(path)) {
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
   }

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "gateway/config_table.h"
+#include "gateway/scaling_config.h"
 
 namespace pelton::gateway {
 
@@ -26,6 +27,10 @@ struct MediaConfig {
   // What a request is priced at where its LoRA adapter is not known to be in a worker's memory.
   double lora_load_s = 5;
   int lora_places = 4;  // adapters that a worker keeps in memory
+  // Images and videos that a worker is sent before one of them is made: what is beyond waits here.
+  int at_once = 4;
+  // Where no [pool.scale] says how much waits, and how long.
+  HoldConfig queue{.requests_max = 256};
   // Whether clients may name files of the workers', and give the engine's own parameters in bags
   // that no limit is read in.
   bool trusts_clients = false;
@@ -36,7 +41,7 @@ struct MediaConfig {
 
 // The table of a [[pool]] if there is one.
 Result<void> read_media(const ConfigTable& pool, bool is_foreign, MediaConfig& media);
-// As the file has it, behind its pool's keys.
-std::string media_text(const MediaConfig& media);
+// As the file has it, behind its pool's keys; `is_scaled`: by a pool with [pool.scale].
+std::string media_text(const MediaConfig& media, bool is_scaled);
 
 }  // namespace pelton::gateway

@@ -17,15 +17,34 @@ constexpr double kSlotsAssumed = 16;  // of a replica
 
 PoolGate::PoolGate(ScalingConfig config, const base::Clock& clock, std::function<void()> on_demand)
     : config_(std::move(config)),
+      is_scaled_(true),
       clock_(clock),
       on_demand_(std::move(on_demand)),
+      hold_(config_.hold),
       passed_ns_(clock.now_ns()) {
   if (config_.launch) announcement_.eta_s = config_.launch->start_s;
 }
 
+PoolGate::PoolGate(const HoldConfig& hold, const base::Clock& clock)
+    : is_scaled_(false),
+      clock_(clock),
+      on_demand_([] {}),
+      hold_(hold),
+      passed_ns_(clock.now_ns()) {}
+
+HoldConfig PoolGate::hold() const {
+  std::lock_guard lock(mutex_);
+  return hold_;
+}
+
+void PoolGate::set_hold(const HoldConfig& hold) {
+  std::lock_guard lock(mutex_);
+  hold_ = hold;
+}
+
 void PoolGate::pass(int64_t now_ns) {
   const double since_s = static_cast<double>(std::max<int64_t>(now_ns - passed_ns_, 0)) * 1e-9;
-  report_.in_service_s += since_s * report_.in_service;
+  report_.in_service_s += since_s * (report_.in_service + jobs_);
   report_.held_s += since_s * report_.held;
   passed_ns_ = std::max(passed_ns_, now_ns);
 }
@@ -63,9 +82,21 @@ bool PoolGate::is_retired(int64_t now_ns) const {
   return retirement_ != 0 && now_ns - retired_ns_ < kRetirementNs;
 }
 
+bool PoolGate::holds_now(const PoolSupply& supply) const {
+  return supply.ready == 0 || !waiting_.empty() || is_retired(clock_.now_ns());
+}
+
 bool PoolGate::holds(const PoolSupply& supply) const {
   std::lock_guard lock(mutex_);
-  return supply.ready == 0 || !waiting_.empty() || is_retired(clock_.now_ns());
+  return holds_now(supply);
+}
+
+bool PoolGate::passes(const PoolSupply& supply, Takes takes) {
+  std::lock_guard lock(mutex_);
+  if (holds_now(supply)) return false;
+  if (takes == Takes::kSlot && passing_ >= supply.free_slots) return false;
+  ++passing_;
+  return true;
 }
 
 // Until one that comes now is served: a start, and the answers of those before it.
@@ -78,27 +109,57 @@ double PoolGate::wait_s() const {
   return announcement_.eta_s + rounds * service_s;
 }
 
-std::optional<int64_t> PoolGate::enter(Held held, Refusal& refusal) {
-  std::unique_lock lock(mutex_);
-  const double wait_s = this->wait_s();
-  const bool is_first = waiting_.empty();
-  std::optional<int64_t> number;
+// The same where workers are there, and as many as they take are with them.
+double PoolGate::slot_wait_s(const PoolSupply& supply) const {
+  if (report_.finished == 0) return 0;
+  const double service_s = report_.in_service_s / static_cast<double>(report_.finished);
+  return static_cast<double>(waiting_.size() + 1) / std::max(supply.slots, 1) * service_s;
+}
+
+PoolGate::Refusal PoolGate::refuse_full(const PoolSupply& supply, std::string why) const {
+  return {.code = "overloaded",
+          .message = std::move(why),
+          .retry_after_s = slot_wait_s(supply),
+          .status = 429};
+}
+
+// None: it may wait.
+std::optional<PoolGate::Refusal> PoolGate::refusal_of(const Held& held,
+                                                      const PoolSupply& supply) const {
+  const bool is_full =
+      std::ssize(waiting_) >= hold_.requests_max || bytes_ + held.bytes > hold_.bytes_max;
+  if (held.takes == Takes::kSlot && (supply.ready > 0 || !is_scaled_)) {
+    if (!is_full) return std::nullopt;
+    return refuse_full(supply,
+                       fmt::format("the workers have as many requests as they take, and {} wait",
+                                   waiting_.size()));
+  }
   if (!announcement_.failure.empty()) {
-    refusal = {.code = "model_start_failed",
-               .message = "the model did not start: " + announcement_.failure,
-               .retry_after_s = announcement_.again_s};
-  } else if (wait_s * 1e9 > static_cast<double>(held.wait_max_ns)) {
-    refusal = {
+    return Refusal{.code = "model_start_failed",
+                   .message = "the model did not start: " + announcement_.failure,
+                   .retry_after_s = announcement_.again_s};
+  }
+  const double wait_s = this->wait_s();
+  if (wait_s * 1e9 > static_cast<double>(held.wait_max_ns)) {
+    return Refusal{
         .code = "model_starting",
         .message = fmt::format("the model would be ready for this request in {:.0f} s, which "
                                "is more than it may wait",
                                wait_s),
         .retry_after_s = wait_s};
-  } else if (std::ssize(waiting_) >= config_.hold.requests_max ||
-             bytes_ + held.bytes > config_.hold.bytes_max) {
-    refusal = {.code = "model_starting",
-               .message = "the model is starting, and too many requests wait for it",
-               .retry_after_s = wait_s};
+  }
+  if (!is_full) return std::nullopt;
+  return Refusal{.code = "model_starting",
+                 .message = "the model is starting, and too many requests wait for it",
+                 .retry_after_s = wait_s};
+}
+
+std::optional<int64_t> PoolGate::enter(Held held, Refusal& refusal, const PoolSupply& supply) {
+  std::unique_lock lock(mutex_);
+  const bool is_first = waiting_.empty();
+  std::optional<int64_t> number;
+  if (std::optional<Refusal> refused = refusal_of(held, supply)) {
+    refusal = *std::move(refused);
   } else {
     number = ++numbers_;
     bytes_ += held.bytes;
@@ -113,6 +174,16 @@ std::optional<int64_t> PoolGate::enter(Held held, Refusal& refusal) {
   lock.unlock();
   if (is_first) on_demand_();
   return number;
+}
+
+PoolGate::Refusal PoolGate::refuse_late(Takes takes, const PoolSupply& supply) {
+  std::lock_guard lock(mutex_);
+  if (takes == Takes::kSlot && supply.ready > 0) {
+    return refuse_full(supply, "no worker was free within the time that requests wait");
+  }
+  return {.code = "model_starting",
+          .message = "no replica was ready within the time that requests are held",
+          .retry_after_s = announcement_.eta_s};
 }
 
 PoolGate::Refusal PoolGate::refuse_cold() {
@@ -152,7 +223,10 @@ void PoolGate::release(const PoolSupply& supply) {
   std::vector<std::shared_ptr<HeldRequest>> released;
   {
     std::lock_guard lock(mutex_);
-    if (is_retired(clock_.now_ns())) return;
+    const int64_t now_ns = clock_.now_ns();
+    pass(now_ns);
+    jobs_ = supply.jobs;
+    if (is_retired(now_ns)) return;
     while (passing_ < supply.free_slots && !waiting_.empty()) {
       const std::optional<int64_t> next = queue_.next({});
       if (!next) break;
@@ -205,6 +279,7 @@ autoscaler::GatewayReport PoolGate::report(const std::string& gateway) {
   report_.holds_for = is_retired(now_ns) ? retirement_ : 0;
   report_.at_ns = now_ns;
   autoscaler::GatewayReport report = report_;
+  report.in_service += jobs_;
   // Whoever would not wait stands in one report like somebody who does: that starts a replica.
   if (std::exchange(is_wanted_, false)) report.held = std::max(report.held, 1);
   return report;

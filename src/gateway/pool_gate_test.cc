@@ -28,6 +28,7 @@ class PoolGateTest : public testing::Test {
     gate_ = std::make_unique<PoolGate>(std::move(config), clock_, [this] { ++demands_; });
   }
   void SetUp() override { open({}); }
+  void open_queue(const HoldConfig& hold) { gate_ = std::make_unique<PoolGate>(hold, clock_); }
 
   // Its number; none: refused, with what stands in refusal_.
   std::optional<int64_t> hold(const std::string& name, const std::string& tenant = "",
@@ -36,6 +37,23 @@ class PoolGateTest : public testing::Test {
     return gate_->enter(
         {.tenant = tenant, .bytes = bytes, .wait_max_ns = wait_max_ns, .request = requests_.back()},
         refusal_);
+  }
+
+  // Of workers that take so many at once; true: it goes to one, or is held.
+  bool ask(const std::string& name, const PoolSupply& supply, const std::string& tenant = "") {
+    if (gate_->passes(supply, PoolGate::Takes::kSlot)) {
+      released_.push_back(name);
+      return true;
+    }
+    requests_.push_back(std::make_shared<Request>(name, released_));
+    return gate_
+        ->enter({.tenant = tenant,
+                 .bytes = 1,
+                 .wait_max_ns = 600 * kSecond_ns,
+                 .request = requests_.back(),
+                 .takes = PoolGate::Takes::kSlot},
+                refusal_, supply)
+        .has_value();
   }
 
   base::VirtualClock clock_;
@@ -182,6 +200,71 @@ TEST_F(PoolGateTest, WhatWasNeverServedIsNoFinishedAnswer) {
   gate_->move(Place::kNone, Place::kHeld);
   gate_->move(Place::kHeld, Place::kOver);
   EXPECT_EQ(gate_->report("g").finished, 0);
+}
+
+TEST_F(PoolGateTest, WhatTakesASlotWaitsForOne) {
+  open_queue({.requests_max = 2});
+  const PoolSupply supply{.ready = 2, .free_slots = 2, .slots = 2};
+  EXPECT_TRUE(ask("a", supply));
+  EXPECT_TRUE(ask("b", supply));
+  EXPECT_THAT(released_, ElementsAre("a", "b"));
+  EXPECT_TRUE(ask("c", supply)) << "two are on their way: it waits";
+  gate_->note_passed();
+  gate_->note_passed();
+  const PoolSupply full{.ready = 2, .free_slots = 0, .slots = 2};
+  EXPECT_TRUE(ask("d", full));
+  EXPECT_EQ(gate_->counts().held, 2);
+  EXPECT_FALSE(gate_->is_scaled());
+  EXPECT_FALSE(ask("e", full));
+  EXPECT_EQ(refusal_.status, 429);
+  EXPECT_EQ(refusal_.code, "overloaded");
+  EXPECT_THAT(refusal_.message, HasSubstr("2 wait"));
+  EXPECT_FALSE(gate_->passes(supply, PoolGate::Takes::kSlot)) << "nobody overtakes who waits";
+  gate_->release({.ready = 2, .free_slots = 1, .slots = 2});
+  EXPECT_THAT(released_, ElementsAre("a", "b", "c"));
+}
+
+TEST_F(PoolGateTest, WhenASlotWillBeFreeIsEstimatedByWhatWasServed) {
+  open_queue({.requests_max = 3});
+  for (int i = 0; i < 4; ++i) gate_->move(Place::kNone, Place::kInService);
+  clock_.advance_ns(6 * kSecond_ns);
+  for (int i = 0; i < 4; ++i) gate_->move(Place::kInService, Place::kOver);
+  const PoolSupply full{.ready = 2, .free_slots = 0, .slots = 2};
+  for (const char* name : {"a", "b", "c"}) EXPECT_TRUE(ask(name, full));
+  EXPECT_FALSE(ask("d", full));
+  EXPECT_DOUBLE_EQ(refusal_.retry_after_s, 4 * 6 / 2) << "the fourth, at two workers";
+  EXPECT_DOUBLE_EQ(gate_->refuse_late(PoolGate::Takes::kSlot, full).retry_after_s, 12);
+  EXPECT_EQ(gate_->refuse_late(PoolGate::Takes::kSlot, full).status, 429);
+  gate_->set_hold({.requests_max = 4});
+  EXPECT_TRUE(ask("d", full)) << "a reload says that more may wait";
+}
+
+// A queue before workers that are started is both: without one it says so as any such pool does.
+TEST_F(PoolGateTest, AScaledPoolsQueueSpeaksOfItsModelWhileThereIsNoReplica) {
+  ScalingConfig config;
+  config.hold.requests_max = 1;
+  open(config);
+  EXPECT_TRUE(ask("a", {}));
+  EXPECT_EQ(demands_, 1);
+  EXPECT_FALSE(ask("b", {}));
+  EXPECT_EQ(refusal_.status, 503);
+  EXPECT_EQ(refusal_.code, "model_starting");
+  const PoolSupply full{.ready = 1, .free_slots = 0, .slots = 1};
+  EXPECT_FALSE(ask("c", full));
+  EXPECT_EQ(refusal_.status, 429);
+  EXPECT_EQ(gate_->refuse_late(PoolGate::Takes::kSlot, full).status, 429);
+  EXPECT_EQ(gate_->refuse_late(PoolGate::Takes::kSlot, {}).status, 503);
+}
+
+TEST_F(PoolGateTest, WhatGoesOnBehindAnAnswerIsInService) {
+  gate_->release({.ready = 1, .free_slots = 1, .slots = 2, .jobs = 1});
+  clock_.advance_ns(5 * kSecond_ns);
+  EXPECT_EQ(gate_->report("g").in_service, 1);
+  EXPECT_DOUBLE_EQ(gate_->report("g").in_service_s, 5);
+  gate_->release({.ready = 1, .free_slots = 2, .slots = 2});
+  clock_.advance_ns(5 * kSecond_ns);
+  EXPECT_EQ(gate_->report("g").in_service, 0);
+  EXPECT_DOUBLE_EQ(gate_->report("g").in_service_s, 5);
 }
 
 }  // namespace

@@ -101,23 +101,24 @@ std::optional<Fleet::Assignment> Relay::assign() {
   const std::optional<std::string_view> alike =
       begun() ? std::optional<std::string_view>(assignment_.fingerprint) : std::nullopt;
   const int64_t begun_ns = services_.clock.now_ns();
-  std::optional<Fleet::Assignment> assignment =
-      services_.fleet.assign({.pool = request_.pool,
-                              .model = request_.model,
-                              .excluded = tried_,
-                              .prompt = request_.prompt,
-                              .draw = draw,
-                              .avoided = avoided,
-                              .preferred = preferred_,
-                              .need = need,
-                              .region = request_.region,
-                              .fingerprint = alike,
-                              .request_id = request_.request_id,
-                              .may_split = !begun() && !request_.is_copy && !runs_tools_,
-                              .source = split_source(),
-                              .may_stay = decides_late_,
-                              .stays_here = request_.stays_here || request_.is_copy,
-                              .media = media_work()});
+  std::optional<Fleet::Assignment> assignment = services_.fleet.assign(
+      {.pool = request_.pool,
+       .model = request_.model,
+       .excluded = tried_,
+       .prompt = request_.prompt,
+       .draw = draw,
+       .avoided = avoided,
+       .preferred = preferred_,
+       .need = need,
+       .region = request_.region,
+       .fingerprint = alike,
+       .request_id = request_.request_id,
+       .may_split = !begun() && !request_.is_copy && !runs_tools_ && !request_.uplink,
+       .source = split_source(),
+       .may_stay = decides_late_,
+       .stays_here = request_.stays_here || request_.is_copy,
+       .media = media_work(),
+       .has_home = request_.speaks_of_id});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -175,6 +176,7 @@ void Relay::send_to(Fleet::Assignment assignment) {
         {.pool = request_.pool, .worker = assignment_.worker, .serial = assignment_.serial});
   }
   services_.fleet.listen(assignment_, weak_from_this(), attempt_);
+  place_uplink();
   if (assignment_.is_foreign && begin_pair()) return;
   start_call();
   fetch_ahead();
@@ -208,14 +210,24 @@ void Relay::start_call() {
   watch_attempt();
 }
 
+void Relay::place_uplink() {
+  if (!request_.uplink) return;
+  request_.uplink->set_place({.host = assignment_.host,
+                              .port = assignment_.port,
+                              .tls = assignment_.tls,
+                              .trust = assignment_.trust,
+                              .incarnation = assignment_.incarnation,
+                              .dispatch = assignment_.dispatch});
+}
+
 // Nobody takes it just now, or all have been tried: again soon, until the budget is spent.
 void Relay::wait_for_worker() {
   begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
   const bool overdue = request_.deadline_ns && now_ns >= *request_.deadline_ns;
-  const bool is_empty = services_.fleet.supply(request_.pool).ready == 0;
-  if (request_.gate && !waits_for_trial_ && !overdue && is_empty) return hold();
-  if ((is_empty || refusal_) && !overdue && fall_back()) return attempt();
+  const PoolSupply supply = services_.fleet.supply(request_.pool);
+  if ((supply.ready == 0 || refusal_) && !overdue && fall_back()) return attempt();
+  if (!overdue && must_hold(supply)) return hold();
   if (refusal_ && !begun()) {
     if (refuse_away()) return;
     if (request_.other_pools.empty()) return send_refusal();
@@ -228,7 +240,10 @@ void Relay::wait_for_worker() {
     note_refused_region("408 deadline_exceeded");
     return give_up(408, "deadline_exceeded", "no worker answered within the request's time");
   }
-  if (now_ns - stalled_ns_ >= services_.resume_budget_ns) {
+  const bool is_full = waits_for_slot();
+  const int64_t budget_ns = is_full ? slot_budget_ns() : services_.resume_budget_ns;
+  if (now_ns - stalled_ns_ >= budget_ns) {
+    if (is_full) return refuse(request_.gate->refuse_late(takes(), supply));
     note_refused_region("503 no_worker");
     return give_up(503, "no_worker", "no worker is there to answer this request; try again later");
   }
@@ -265,6 +280,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment, int further_max
   envelope.headers.emplace_back("x-request-id", request_.request_id);
   // Tools are run where nobody else goes on with what they have done.
   if (runs_tools_) envelope.headers.emplace_back("x-pelton-stays", "1");
+  if (request_.uplink) add_handshake(envelope.headers);
   if (request_.deadline_ns) {
     const int64_t left_ns = *request_.deadline_ns - services_.clock.now_ns();
     envelope.deadline_ms = std::max<int64_t>(left_ns / 1'000'000, 1);
@@ -397,6 +413,7 @@ bool Relay::relay(AnswerUpdate& update) {
     whole_.clear();
   }
   if (head_ && head_->streamed) {
+    if (request_.uplink) note_harmless();
     if (!streaming_ && !update.bytes.empty()) {
       streaming_ = true;
       exchange_->start_stream(head_->status, head_headers());
@@ -518,7 +535,7 @@ void Relay::close(Fleet::Outcome outcome) {
   over_ = true;
   --services_.counters.open;
   move_to(PoolGate::Place::kOver);
-  if (request_.gate) request_.gate->release(services_.fleet.supply(request_.pool));
+  if (gate() != nullptr) gate()->release(services_.fleet.supply(request_.pool));
 }
 
 bool Relay::begun() const {
@@ -607,7 +624,9 @@ void Relay::end_attempt(Failure failure, const std::string& why) {
     services_.quarantine.end_trial(assignment_.incarnation);
   }
   // A foreign one that breaks a connection may be as well as before: its probes say so, not this.
-  if (!is_lost || (foreign_ && failure == Failure::kLost)) return go_on(failure);
+  // And one session begins like any other.
+  const bool is_alike = request_.uplink || (foreign_ && failure == Failure::kLost);
+  if (!is_lost || is_alike) return go_on(failure);
   // Beyond the first step behind its prompt, and what was said of the answer, it is harmless.
   if (attempt_said_ > 1) return go_on(failure);
   crashed_ = true;
@@ -630,8 +649,9 @@ void Relay::go_on(Failure failure) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
   if (over_) return;
-  // Sound that has been heard is not made again from where it broke off.
-  if (streaming_ && !early_ && request_.http.path == kSpeech) {
+  // Sound that has been heard is not made again from where it broke off, nor heard again.
+  const bool is_sound_over = request_.http.path == kSpeech || request_.uplink;
+  if (streaming_ && !early_ && is_sound_over) {
     return give_up(502, "worker_failed", "the worker failed amid its answer");
   }
   if (runs_tools_ && begun()) {
@@ -661,10 +681,11 @@ void Relay::go_on(Failure failure) {
                           failure == Failure::kError || (is_lost && !is_anew);
   // A replica that has gone may be the only one: the next one is waited for.
   // Nobody knows a foreign one's starts.
-  const bool is_free = (is_anew && failure == Failure::kLost && !foreign_) ||
-                       failure == Failure::kDown || failure == Failure::kAnother ||
-                       failure == Failure::kLeaving || failure == Failure::kUnknown ||
-                       (failure == Failure::kUnreached && request_.gate);
+  const bool is_free =
+      (is_anew && failure == Failure::kLost && !foreign_) || failure == Failure::kDown ||
+      failure == Failure::kAnother || failure == Failure::kLeaving ||
+      failure == Failure::kUnknown ||
+      (failure == Failure::kUnreached && request_.gate && request_.gate->is_scaled());
   if ((!is_free && ++failures_ > services_.retries_max) ||
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (fall_back()) return attempt();
@@ -736,8 +757,10 @@ void Relay::give_up(api::ApiError error) {
 
 void Relay::client_left() {
   if (over_) return;
-  ++services_.counters.left;
-  note_over(ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
+  // Who leaves a session has ended it.
+  const bool is_end = request_.uplink && streaming_;
+  ++(is_end ? services_.counters.answered : services_.counters.left);
+  note_over(is_end ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
   if (running_) {
     services_.client.cancel(call_);
     return close(Fleet::Outcome::kNeither);

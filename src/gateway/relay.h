@@ -26,6 +26,7 @@
 #include "gateway/foreign_stream.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/id_homes.h"
+#include "gateway/live_uplink.h"
 #include "gateway/media_answer.h"
 #include "gateway/media_request.h"
 #include "gateway/pool_gate.h"
@@ -76,7 +77,8 @@ class Relay final : public WorkerListener,
     int64_t created_ms = 0;
     int64_t received_ns = 0;  // 0: it is not known
     std::optional<int64_t> deadline_ns;
-    std::shared_ptr<PoolGate> gate;  // of a pool whose replicas come and go; null: they do not
+    // Of a pool whose replicas come and go, or take so many at once; null: it waits nowhere.
+    std::shared_ptr<PoolGate> gate;
     // What its client may get while it is held.
     enum class KeepAlive {
       kNone,
@@ -110,6 +112,8 @@ class Relay final : public WorkerListener,
       std::chrono::milliseconds time_max{};  // for its answer
     };
     std::optional<Media> media = {};
+    // Of a live session (live_socket.h): it stays with the worker that has begun it.
+    std::shared_ptr<LiveUplink> uplink = {};
   };
 
   static void start(Request request, std::shared_ptr<net::Exchange> exchange,
@@ -190,7 +194,13 @@ class Relay final : public WorkerListener,
   bool fall_back();
   // While no replica takes it (relay_hold.cc).
   void begin();
+  PoolGate* gate() const { return left_gate_ ? nullptr : request_.gate.get(); }  // null: none
+  PoolGate::Takes takes() const;
+  bool must_hold(const PoolSupply& supply) const;
+  bool waits_for_slot() const;
+  int64_t slot_budget_ns() const;
   void hold();
+  bool end_stalled_hold(const PoolSupply& supply, int64_t now_ns);  // true: it is held no more
   void leave_hold();
   void watch_hold();
   void keep_alive(int64_t now_ns);
@@ -265,6 +275,7 @@ class Relay final : public WorkerListener,
   void note_end(const std::string& choice_end, const SaidTokens& said);
   void note_fetched();
   void note_harmless();       // the worker has begun it and lives
+  void place_uplink();        // of a live session
   bool begun() const;         // something of the answer has been said
   bool is_sound() const;      // its bytes are sound, no events
   size_t said_count() const;  // tokens of it, of all choices
@@ -389,6 +400,7 @@ class Relay final : public WorkerListener,
   std::vector<size_t> split_tried_;
 
   PoolGate::Place place_ = PoolGate::Place::kNone;
+  bool left_gate_ = false;       // another pool is asked, which has none for it
   std::optional<int64_t> held_;  // its number at the gate, while it is held
   int64_t held_since_ns_ = 0;
   int64_t held_ns_ = 0;        // before that

@@ -25,9 +25,9 @@ int64_t nanoseconds(double seconds) {
 }
 
 api::ApiError api_error_of(const PoolGate::Refusal& refusal) {
-  return {.status = 503,
+  return {.status = refusal.status,
           .message = refusal.message,
-          .type = "server_error",
+          .type = refusal.status == 429 ? "rate_limit_error" : "server_error",
           .param = {},
           .code = refusal.code,
           .retry_after_s = std::max(static_cast<int>(std::ceil(refusal.retry_after_s)), 1)};
@@ -36,12 +36,42 @@ api::ApiError api_error_of(const PoolGate::Refusal& refusal) {
 }  // namespace
 
 void Relay::begin() {
-  const bool is_held = request_.gate && request_.gate->holds(services_.fleet.supply(request_.pool));
-  if (!is_held) return attempt();
-  if (request_.http.headers.get(kColdStartHeader) == "fail") {
-    return refuse(request_.gate->refuse_cold());
+  PoolGate* const gate = request_.gate.get();
+  if (gate == nullptr) return attempt();
+  const PoolSupply supply = services_.fleet.supply(request_.pool);
+  if (gate->passes(supply, takes())) {
+    attempt();
+    return gate->note_passed();
+  }
+  // Nobody starts a worker: another pool may have one.
+  if (supply.ready == 0 && !gate->is_scaled()) return attempt();
+  const bool is_cold = supply.ready == 0 || takes() == PoolGate::Takes::kWhatThereIs;
+  if (is_cold && gate->is_scaled() && request_.http.headers.get(kColdStartHeader) == "fail") {
+    return refuse(gate->refuse_cold());
   }
   hold();
+}
+
+PoolGate::Takes Relay::takes() const {
+  return media_work() == nullptr ? PoolGate::Takes::kWhatThereIs : PoolGate::Takes::kSlot;
+}
+
+// Instead of looking for a worker again and again.
+bool Relay::must_hold(const PoolSupply& supply) const {
+  if (gate() == nullptr || waits_for_trial_) return false;
+  // What a worker has said is the answer where none will be started.
+  if (supply.ready == 0) return gate()->is_scaled() || !refusal_;
+  return takes() == PoolGate::Takes::kSlot && supply.free_slots == 0;
+}
+
+// Others of its pool have room, but not its adapter.
+bool Relay::waits_for_slot() const {
+  return gate() != nullptr && takes() == PoolGate::Takes::kSlot &&
+         services_.fleet.is_full_of(request_.pool, request_.model);
+}
+
+int64_t Relay::slot_budget_ns() const {
+  return nanoseconds(request_.gate->hold().time_max_s);
 }
 
 // What has begun already waits like the others, in its client's place.
@@ -49,7 +79,8 @@ void Relay::hold() {
   if (held_) return;
   begin_wait();
   const int64_t now_ns = services_.clock.now_ns();
-  const HoldConfig& config = request_.gate->config().hold;
+  const HoldConfig config = request_.gate->hold();
+  const PoolSupply supply = services_.fleet.supply(request_.pool);
   int64_t wait_max_ns = nanoseconds(config.time_max_s) - held_ns_;
   if (request_.deadline_ns) wait_max_ns = std::min(wait_max_ns, *request_.deadline_ns - now_ns);
   PoolGate::Refusal refusal;
@@ -57,9 +88,10 @@ void Relay::hold() {
                                 .weight = request_.principal.weight,
                                 .bytes = static_cast<int64_t>(request_.http.body.size()),
                                 .wait_max_ns = wait_max_ns,
-                                .request = weak_from_this()},
-                               refusal);
-  if (!held_) return refuse(refusal);
+                                .request = weak_from_this(),
+                                .takes = takes()},
+                               refusal, supply);
+  if (!held_) return fall_back() ? attempt() : refuse(refusal);
   move_to(PoolGate::Place::kHeld);
   held_since_ns_ = now_ns;
   keep_alive_ns_ = now_ns + nanoseconds(config.keep_alive_s);
@@ -74,24 +106,36 @@ void Relay::leave_hold() {
   held_ns_ += services_.clock.now_ns() - held_since_ns_;
 }
 
+// Where no worker is there, and nobody starts one, it waits as long as it would anywhere.
+bool Relay::end_stalled_hold(const PoolSupply& supply, int64_t now_ns) {
+  if (request_.gate->is_scaled()) return false;
+  if (supply.ready > 0) stalled_ns_ = now_ns;
+  if (now_ns - stalled_ns_ < services_.resume_budget_ns) return false;
+  leave_hold();
+  if (fall_back()) {
+    attempt();
+    return true;
+  }
+  note_refused_region("503 no_worker");
+  give_up(503, "no_worker", "no worker is there to answer this request; try again later");
+  return true;
+}
+
 // Until it is released: comments, blanks or pings to its client, and the end of its patience.
 void Relay::watch_hold() {
   if (over_ || !held_) return;
   if (services_.ends != nullptr && *services_.ends) return interrupt();
   const int64_t now_ns = services_.clock.now_ns();
-  const HoldConfig& config = request_.gate->config().hold;
+  const PoolSupply supply = services_.fleet.supply(request_.pool);
+  if (end_stalled_hold(supply, now_ns)) return;
+  const HoldConfig config = request_.gate->hold();
   int64_t until_ns = held_since_ns_ + nanoseconds(config.time_max_s) - held_ns_;
   const bool has_deadline = request_.deadline_ns && *request_.deadline_ns < until_ns;
   if (has_deadline) until_ns = *request_.deadline_ns;
   if (now_ns >= until_ns) {
     leave_hold();
-    if (has_deadline) {
-      return give_up(408, "deadline_exceeded", "no replica was ready within the request's time");
-    }
-    const double again_s = request_.gate->announcement().eta_s;
-    return refuse({.code = "model_starting",
-                   .message = "no replica was ready within the time that requests are held",
-                   .retry_after_s = again_s});
+    if (!has_deadline) return refuse(request_.gate->refuse_late(takes(), supply));
+    return give_up(408, "deadline_exceeded", "no replica was ready within the request's time");
   }
   const bool is_kept = request_.keep_alive != Request::KeepAlive::kNone;
   if (is_kept && now_ns >= keep_alive_ns_) keep_alive(now_ns);
@@ -105,7 +149,7 @@ void Relay::watch_hold() {
 }
 
 void Relay::keep_alive(int64_t now_ns) {
-  keep_alive_ns_ = now_ns + 2 * nanoseconds(request_.gate->config().hold.keep_alive_s);
+  keep_alive_ns_ = now_ns + 2 * nanoseconds(request_.gate->hold().keep_alive_s);
   // Its status goes with its last message, so nothing is given away; what the connection needs
   // besides are the listener's pings.
   if (request_.keep_alive == Request::KeepAlive::kMetadata) {
@@ -159,7 +203,7 @@ void Relay::refuse(const PoolGate::Refusal& refusal) {
 }
 
 void Relay::move_to(PoolGate::Place place) {
-  if (!request_.gate || place == place_) return;
+  if (gate() == nullptr || place == place_) return;
   request_.gate->move(place_, place);
   place_ = place;
 }
@@ -190,7 +234,10 @@ void Relay::change_pool(std::string pool) {
 // Its pool has no worker, or those that were tried are full or fail: the next one, if its route has
 // one. Whoever has begun an answer ends it.
 bool Relay::fall_back() {
-  if (begun() || request_.gate || request_.fallback.empty()) return false;
+  const bool is_scaled = request_.gate && request_.gate->is_scaled();
+  if (begun() || is_scaled || request_.fallback.empty()) return false;
+  move_to(PoolGate::Place::kOver);
+  left_gate_ = true;
   left_arm_ = arm_failed_ = true;
   change_pool(std::move(request_.fallback.front()));
   request_.fallback.erase(request_.fallback.begin());

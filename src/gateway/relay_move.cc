@@ -29,6 +29,7 @@ std::string_view why_left(bool is_split) {
 
 void Relay::leave_worker() {
   if (runs_tools_ && begun()) return;
+  if (request_.uplink && begun()) return;  // its worker ends it
   const int64_t now_ns = services_.clock.now_ns();
   if (warm_up_ || now_ns < warm_up_again_ns_) return;
   // It goes as others do: what it was to hand over with its first token is not there yet.

@@ -28,6 +28,8 @@ struct HoldConfig {
   // Whole answers of JSON get their head and a blank likewise: what goes wrong after that is an
   // error in their body, as the status has gone.
   bool sends_blanks = false;
+
+  friend bool operator==(const HoldConfig&, const HoldConfig&) = default;
 };
 
 // A provider that is played, before processes of this machine.

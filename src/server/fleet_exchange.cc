@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cluster/envelope.h"
 #include "cluster/frame.h"
 #include "cluster/token_list.h"
+#include "net/websocket.h"
 
 namespace pelton::server {
 namespace {
@@ -13,6 +16,10 @@ namespace {
 using cluster::append_frame;
 using cluster::Frame;
 using cluster::FrameType;
+
+// Events of a WebSocket that its gateway has not taken: who goes on speaking is sent away.
+constexpr size_t kUnreadBytesMax = size_t{4} << 20;
+constexpr int kInterrupted = 1011;
 
 std::string_view reason_name(engine::FinishReason reason) {
   switch (reason) {
@@ -64,7 +71,8 @@ void FleetExchange::send_frames(const std::string& frames) {
   beneath_->write(frames);
 }
 
-void FleetExchange::begin_beats() {
+void FleetExchange::begin_beats(std::function<bool()> leaves) {
+  leaves_ = std::move(leaves);
   beneath_->post_after(kBeatTime, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->beat();
   });
@@ -79,7 +87,13 @@ void FleetExchange::beat() {
     send_frames(frames);
     spoke_ = false;
   }
-  begin_beats();
+  if (leaves_ && leaves_()) drain();
+  begin_beats(std::move(leaves_));
+}
+
+void FleetExchange::drain() {
+  if (over_ || !socket_ || std::exchange(drained_, true)) return;
+  if (socket_->on_drain) socket_->on_drain();
 }
 
 void FleetExchange::send(net::HttpResponse response) {
@@ -105,17 +119,55 @@ void FleetExchange::start_stream(int status, net::HttpHeaders headers) {
   send_frames(frames);
 }
 
+// A message is JSON, and has no line feed but the one behind it.
 void FleetExchange::write(std::string_view bytes) {
   if (over_) return;
   std::string frames;
   append_sampled(frames);
   const uint8_t flags = last_ ? Frame::kLast : 0;
-  append_frame(frames, {.type = FrameType::kBytes, .flags = flags, .payload = bytes});
+  const std::string line = socket_ && !last_ ? std::string(bytes) + "\n" : std::string();
+  append_frame(frames, {.type = FrameType::kBytes,
+                        .flags = flags,
+                        .payload = line.empty() ? bytes : std::string_view(line)});
   over_ = last_;
   send_frames(frames);
 }
 
+void FleetExchange::accept_websocket(net::HttpHeaders headers, WebSocket socket) {
+  if (over_ || socket_) return;
+  socket_ = std::move(socket);
+  start_stream(200, std::move(headers));
+}
+
+void FleetExchange::finish_websocket(int code, std::string reason) {
+  if (over_ || !socket_ || std::exchange(said_goodbye_, true)) return;
+  write(fmt::format("!{} {}", code, reason));
+  finish();
+}
+
+void FleetExchange::hear(Heard heard) {
+  if (!socket_) return;
+  int64_t number = heard.first;
+  for (std::string& message : heard.messages) {
+    if (over_ || beneath_->closed()) return;
+    if (number++ < heard_) continue;
+    if (number - 1 > heard_) return finish_websocket(kInterrupted, "messages were lost");
+    ++heard_;
+    if (message.size() > socket_->message_bytes_max) {
+      return finish_websocket(net::kCloseTooBig, "a message is too long");
+    }
+    if (beneath_->queued_bytes() > kUnreadBytesMax) {
+      return finish_websocket(net::kClosePolicy, "answers are not being read");
+    }
+    socket_->on_message(std::move(message));
+  }
+  if (heard.drains) drain();
+}
+
 void FleetExchange::finish() {
+  if (!over_ && socket_ && !std::exchange(said_goodbye_, true)) {
+    write(fmt::format("!{} ", net::kCloseNormal));
+  }
   if (!over_) {
     last_ = true;
     write({});

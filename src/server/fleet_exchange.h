@@ -1,12 +1,15 @@
 // The way back to a gateway: a net::Exchange for the request pipeline whose answer leaves as frames
 // (cluster/frame.h) in the body of a streamed HTTP answer. Bytes go out together with the tokens
 // they are made of, so that the gateway always knows from where another worker would have to go on.
-// On the net thread of the exchange beneath.
+// A WebSocket's messages leave as lines of the answer's bytes ("!CODE REASON" is its goodbye), and
+// its client's come by hear(). On the net thread of the exchange beneath.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,13 +33,27 @@ class FleetExchange final : public net::Exchange,
   FleetExchange(std::shared_ptr<net::Exchange> beneath, std::vector<size_t> said);
   ~FleetExchange() override;
 
-  // From now on until its end.
-  void begin_beats();
+  // From now on until its end. `leaves`: whether this worker is being stopped.
+  void begin_beats(std::function<bool()> leaves);
+
+  // What a WebSocket's client has said: the number of the first message, from 0. Those that have
+  // come before are left out. Not before accept_websocket(), and from where the others come.
+  struct Heard {
+    int64_t first = 0;
+    std::vector<std::string> messages;
+    bool drains = false;  // the gateway is about to end
+  };
+  void hear(Heard heard);
+  // Whoever has taken the WebSocket ends it, once it has answered what has been said; on its
+  // thread.
+  void drain();
 
   void send(net::HttpResponse response) override;
   void start_stream(int status, net::HttpHeaders headers) override;
   void write(std::string_view bytes) override;
   void finish() override;
+  void accept_websocket(net::HttpHeaders headers, WebSocket socket) override;
+  void finish_websocket(int code, std::string reason) override;
   size_t queued_bytes() const override { return beneath_->queued_bytes(); }
   void on_drained(std::function<void()> drained) override {
     beneath_->on_drained(std::move(drained));
@@ -88,6 +105,11 @@ class FleetExchange final : public net::Exchange,
   bool last_ = false;   // the next bytes are the last
   bool over_ = false;
   bool ended_ = false;  // beneath
+  std::function<bool()> leaves_;
+  std::optional<WebSocket> socket_;  // none: its answer is none
+  int64_t heard_ = 0;                // messages
+  bool said_goodbye_ = false;
+  bool drained_ = false;  // it has been asked to end
 };
 
 }  // namespace pelton::server

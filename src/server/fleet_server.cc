@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,7 +15,6 @@
 #include "cluster/token_list.h"
 #include "engine/engine.h"
 #include "server/audited_requests.h"
-#include "server/fleet_exchange.h"
 #include "server/health.h"
 #include "server/reply.h"
 #include "server/resumed_answers.h"
@@ -28,6 +28,7 @@ using cluster::Frame;
 using cluster::FrameType;
 
 constexpr std::chrono::milliseconds kReportTime{100};
+constexpr std::chrono::milliseconds kSessionsTime{10};  // between two looks whether any is left
 constexpr size_t kGatewaysMax = 256;
 constexpr size_t kDispatchesMax = 4096;  // of a gateway, that are known again
 // So many at one report: a frame of some ten kilobytes, and a moment of the event log's lock.
@@ -137,6 +138,35 @@ Result<Run> parse_run(std::string_view body) {
   run.resumed.warmed = run.envelope.warmed;
   for (const ResumedChoice& choice : run.resumed.choices) run.said.push_back(choice.tokens.size());
   return run;
+}
+
+// What a gateway sends with POST /fleet/v1/say.
+struct Said {
+  cluster::SaidEnvelope envelope;
+  std::vector<std::string> messages;
+};
+
+Result<Said> parse_said(std::string_view body) {
+  cluster::FrameReader reader;
+  reader.push(body);
+  Said said;
+  bool enveloped = false;
+  for (;;) {
+    TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    if (!frame) break;
+    if (frame->type == FrameType::kSaid) {
+      TRY_ASSIGN(said.envelope, cluster::decode_said_envelope(frame->payload));
+      enveloped = true;
+    } else if (frame->type == FrameType::kBody) {
+      said.messages.emplace_back(frame->payload);
+    }
+  }
+  if (!enveloped || reader.left() > 0) return bad_run("half of what a client has said");
+  return said;
+}
+
+bool opens_websocket(const net::HttpRequest& request) {
+  return request.method == "GET" && request.headers.has("Upgrade");
 }
 
 std::string random_incarnation() {
@@ -298,7 +328,29 @@ Result<void> FleetServer::open(const Options& options) {
   return started;
 }
 
+std::vector<std::shared_ptr<FleetExchange>> FleetServer::sessions() {
+  std::vector<std::shared_ptr<FleetExchange>> open;
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, session] : sessions_) {
+    if (auto alive = session.lock()) open.push_back(std::move(alive));
+  }
+  return open;
+}
+
+void FleetServer::drain_sessions() {
+  for (const std::shared_ptr<FleetExchange>& session : sessions()) {
+    session->post([session] { session->drain(); });
+  }
+}
+
 void FleetServer::close(std::chrono::milliseconds grace) {
+  const auto end = std::chrono::steady_clock::now() + grace;
+  while (std::chrono::steady_clock::now() < end && !sessions().empty()) {
+    std::this_thread::sleep_for(kSessionsTime);
+  }
+  grace = std::max(
+      std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()),
+      std::chrono::milliseconds(0));
   closing_ = true;
   if (http_ != nullptr) http_->stop(grace);
   http_.reset();
@@ -306,6 +358,7 @@ void FleetServer::close(std::chrono::milliseconds grace) {
 
 void FleetServer::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
   if (request.path == "/fleet/v1/run" && request.method == "POST") return run(request, exchange);
+  if (request.path == "/fleet/v1/say" && request.method == "POST") return say(request, exchange);
   exchange = audited_command(request, exchange, "a gateway", options_.audit);
   if (request.path == "/fleet/v1/watch" && request.method == "GET") {
     const std::string gateway(request.headers.get("x-pelton-gateway"));
@@ -373,8 +426,45 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
     forwarded.resumed = std::make_shared<const ResumedAnswers>(std::move(run->resumed));
   }
   forwarded.observer = answer;
-  answer->begin_beats();
+  answer->begin_beats([this] { return leaves(); });
+  if (opens_websocket(inner)) note_session({envelope.gateway, envelope.dispatch}, answer);
   server_.handle_forwarded(std::move(inner), answer, std::move(forwarded));
+}
+
+bool FleetServer::leaves() const {
+  return closing_ || server_.services().leaving;
+}
+
+void FleetServer::note_session(SessionKey key, const std::shared_ptr<FleetExchange>& session) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(sessions_, [](const auto& one) { return one.second.expired(); });
+  sessions_.insert_or_assign(std::move(key), session);
+}
+
+// Its messages are heard on the session's thread, one request's after the other's.
+void FleetServer::say(const net::HttpRequest& request,
+                      const std::shared_ptr<net::Exchange>& exchange) {
+  Result<Said> said = parse_said(request.body);
+  if (!said.ok()) return exchange->send(error_reply(api::api_error(said.error())));
+  const cluster::SaidEnvelope& envelope = said->envelope;
+  if (envelope.incarnation != incarnation_) return exchange->send(error_reply(wrong_incarnation()));
+  std::shared_ptr<FleetExchange> session;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = sessions_.find({envelope.gateway, envelope.dispatch});
+    if (found != sessions_.end()) session = found->second.lock();
+  }
+  const api::ApiError unknown = api::not_found(request.method, request.path);
+  if (session == nullptr) return exchange->send(error_reply(unknown));
+  const auto heard = std::make_shared<FleetExchange::Heard>(FleetExchange::Heard{
+      .first = envelope.first, .messages = std::move(said->messages), .drains = envelope.drains});
+  session->post([session, heard, exchange, unknown] {
+    const bool is_open = !session->closed();
+    if (is_open) session->hear(std::move(*heard));
+    exchange->post([exchange, is_open, unknown] {
+      exchange->send(is_open ? net::HttpResponse{.status = 202} : error_reply(unknown));
+    });
+  });
 }
 
 bool FleetServer::is_to_fail() {

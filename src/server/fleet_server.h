@@ -4,6 +4,8 @@
 // entry; its handlers run on its own net threads.
 //
 //   POST /fleet/v1/run     frames in, frames out (server/fleet_exchange.h)
+//   POST /fleet/v1/say     what the client of a WebSocket has said, that a run has opened; answered
+//                          once it has been heard
 //   GET  /fleet/v1/watch   a record, a load report every 100 ms, another record when models come
 //                          or go, what the prefix cache stores and lets go, until the gateway
 //                          leaves
@@ -19,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "access/audit_log.h"
@@ -27,6 +30,7 @@
 #include "cluster/step_fit.h"
 #include "net/http_server.h"
 #include "server/fault_injection.h"
+#include "server/fleet_exchange.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -53,6 +57,9 @@ class FleetServer {
   ~FleetServer() { close(std::chrono::milliseconds(0)); }
 
   Result<void> open(const Options& options);
+  // WebSockets of gateways' clients end, once what has been said over them is answered. Any thread.
+  void drain_sessions();
+  // These have the grace first, while gateways still see this worker.
   void close(std::chrono::milliseconds grace);
 
   int port() const { return http_ == nullptr ? 0 : http_->port(); }  // 0: closed
@@ -64,6 +71,12 @@ class FleetServer {
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
   void release();
   void run(const net::HttpRequest& request, std::shared_ptr<net::Exchange> exchange);
+  void say(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
+  // By its gateway and dispatch. A WebSocket that the run opens is found by it until it ends.
+  using SessionKey = std::pair<std::string, int64_t>;
+  void note_session(SessionKey key, const std::shared_ptr<FleetExchange>& session);
+  bool leaves() const;
+  std::vector<std::shared_ptr<FleetExchange>> sessions();
   cluster::WorkerRecord record() const;
   // What a record says depends on this and on nothing else that changes.
   struct Served {
@@ -99,6 +112,7 @@ class FleetServer {
   std::map<std::string, Dispatches> dispatches_;  // by gateway; guarded by mutex_
   // Guarded by mutex_, as the next.
   cluster::StepFit fit_;
+  std::map<SessionKey, std::weak_ptr<FleetExchange>> sessions_;
   struct Look {
     int64_t at_ns = 0;
     int64_t steps = 0;
