@@ -99,6 +99,7 @@ void LiveUplink::on_done(bool is_reached, int status) {
   if (is_reached || ++failures_ >= kFailuresMax) {
     sent_.clear();
     stop();
+    broken_ = true;
     return options_.on_broken();
   }
   options_.connection->post_after(kAgain, [weak = weak_from_this()] {

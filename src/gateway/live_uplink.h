@@ -48,6 +48,8 @@ class LiveUplink : public std::enable_shared_from_this<LiveUplink> {
   // The gateway is about to end: said behind all messages.
   void drain();
   void stop();
+  // The worker heard nothing any more, and on_broken() was called.
+  bool is_broken() const { return broken_; }
 
  private:
   void send_next();
@@ -64,6 +66,7 @@ class LiveUplink : public std::enable_shared_from_this<LiveUplink> {
   net::HttpClient::CallId call_ = 0;
   int failures_ = 0;  // of these
   bool over_ = false;
+  bool broken_ = false;
 };
 
 }  // namespace pelton::gateway

@@ -189,6 +189,7 @@ TEST_F(LiveUplinkTest, AWorkerThatRefusesOrIsGoneHearsNothingMore) {
   ASSERT_TRUE(waits_for(1));
   answer(409);
   ASSERT_TRUE(connection_->run_until([&] { return broken_ == 1; }));
+  EXPECT_TRUE(uplink_->is_broken());
 
   const auto other = std::make_shared<LiveUplink>(LiveUplink::Options{
       .client = client_, .gateway = "g", .connection = connection_, .on_broken = [this] {

@@ -759,8 +759,14 @@ void Relay::client_left() {
   if (over_) return;
   // Who leaves a session has ended it.
   const bool is_end = request_.uplink && streaming_;
-  ++(is_end ? services_.counters.answered : services_.counters.left);
-  note_over(is_end ? ArmFigures::Outcome::kOk : ArmFigures::Outcome::kLeft, streaming_ ? 200 : 0);
+  const bool is_broken = is_end && request_.uplink->is_broken();
+  ++(is_broken ? services_.counters.interrupted
+     : is_end  ? services_.counters.answered
+               : services_.counters.left);
+  note_over(is_broken ? ArmFigures::Outcome::kError
+            : is_end  ? ArmFigures::Outcome::kOk
+                      : ArmFigures::Outcome::kLeft,
+            streaming_ ? 200 : 0);
   if (running_) {
     services_.client.cancel(call_);
     return close(Fleet::Outcome::kNeither);
