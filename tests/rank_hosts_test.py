@@ -211,7 +211,7 @@ class SameAnswers(Hosts):
                  "--tensor-parallel-size", "2", "--rank-launcher", "slurm", "--master-port", self.port, "--rank-token-file", self.token]
         served = Served(self.addCleanup, words, slurm.env)
         self.ask([ranks_test.Served(self.addCleanup, *CACHE), served], 10)
-        with streaming(served, [{**LONG, "max_tokens": 900}]) as [answer]:
+        with streaming(served, [{**LONG, "max_tokens": 200}]) as [answer]:
             step = slurm.run("squeue", "-h", "-s", "-o", "%i").stdout.split()
             slurm.run("scancel", "--signal=TERM", *[name for name in step if name.endswith(".0")])
             self.assertIn("[DONE]", answer.result(60))
@@ -274,7 +274,7 @@ class Faults(Hosts):
 
     def test_a_stop_lets_answers_end(self):
         served, followers = self.group(2)
-        with streaming(served, [{**LONG, "max_tokens": 900}]) as [answer]:
+        with streaming(served, [{**LONG, "max_tokens": 200}]) as [answer]:
             for process in (*followers, served):
                 process.process.send_signal(signal.SIGTERM)
             self.assertIn("[DONE]", answer.result(60))
