@@ -138,7 +138,7 @@ class Restarts(Hosts):
     def test_a_stop_is_a_stop(self):
         served = self.serve("--rank-restarts", 5)
         leader = self.leader(served)
-        with streaming(served, [{**ASK, "max_tokens": 900}]) as [answer]:
+        with streaming(served, [{**ASK, "max_tokens": 200}]) as [answer]:
             served.process.send_signal(signal.SIGTERM)
             self.assertIn("[DONE]", answer.result(60))
         self.assertEqual(served.rank.wait(30), 0, served.rank.text())

@@ -451,7 +451,7 @@ class Faults(unittest.TestCase):
     def test_a_stop_lets_answers_end(self):
         """SIGTERM to every process, as a supervisor sends it."""
         served = self.serve()
-        with streaming(served, [{**LONG, "max_tokens": 900}]) as [answer]:
+        with streaming(served, [{**LONG, "max_tokens": 200}]) as [answer]:
             for process in (*served.followers, served.process.pid):
                 os.kill(process, signal.SIGTERM)
             self.assertIn("[DONE]", answer.result(60))
