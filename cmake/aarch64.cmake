@@ -20,7 +20,10 @@ set(ENV{PKG_CONFIG_LIBDIR} ${folder}/usr/lib/aarch64-linux-gnu/pkgconfig:${folde
 
 # The C library is the cross compiler's own, so the folder is no --sysroot.
 set(CMAKE_CXX_FLAGS_INIT "-isystem ${folder}/usr/include -isystem ${folder}/usr/include/aarch64-linux-gnu")
+set(libraries ${folder}/usr/lib/aarch64-linux-gnu ${folder}/lib/aarch64-linux-gnu)
+list(JOIN libraries " -L" searched)
+list(JOIN libraries ":" needed_by_others)
 foreach(kind EXE SHARED MODULE)
-  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-L${folder}/usr/lib/aarch64-linux-gnu -L${folder}/lib/aarch64-linux-gnu")
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-L${searched} -Wl,-rpath-link,${needed_by_others}")
 endforeach()
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${folder})

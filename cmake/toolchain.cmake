@@ -49,6 +49,6 @@ else()
   add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=../..)
 endif()
 find_program(PELTON_MOLD mold)
-if(PELTON_MOLD AND NOT PELTON_FUZZ)
+if(PELTON_MOLD AND NOT PELTON_FUZZ AND NOT CMAKE_CROSSCOMPILING) # the cross compiler does not find it
   add_link_options(-fuse-ld=mold)
 endif()
