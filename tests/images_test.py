@@ -377,10 +377,31 @@ class Queue(Media):
         self.assertEqual((status, json.loads(raw)["error"]["code"]), (429, "overloaded"), raw)
         self.assertGreaterEqual(int(headers["Retry-After"]), 1)
         status, answer = self.ask("POST", IMAGES, {"model": "paint", "prompt": "hasty", "size": "64x64"}, **{"x-request-timeout-ms": "200"})
-        self.error(408, (status, answer), "deadline_exceeded")
+        self.assertIn("no worker was free", self.error(408, (status, answer), "deadline_exceeded"))
         painter.free.set()
         self.assertEqual(first.result(30)[0], 200)
         self.assertEqual(self.prompts(painter), ["first"])
+
+    def test_a_fallback_has_its_own_limits(self):
+        full, small = Painter(), Painter()
+        self.start({"paint": ([full], {"at_once": 1, "queue_requests": 1}), "small": ([small], {"makes": ["images"], "steps": 1, "steps_max": 2})})
+        config = self.folder / "gateway.toml"
+        config.write_text(config.read_text().replace('model = "small"', 'model = "paint"') +
+                          '[[route]]\nmodel = "paint"\nto = [{pool = "paint"}]\nfallback = ["small"]\n')
+        reloads = gateway_fixture.figure(self.admin, "pelton_gateway_config_reloads_total")
+        self.gateway.process.send_signal(signal.SIGHUP)
+        self.wait(lambda: gateway_fixture.figure(self.admin, "pelton_gateway_config_reloads_total") > reloads)
+        full.free.clear()
+        self.addCleanup(full.free.set)
+        answers = [self.send("first", None)]
+        self.wait(lambda: len(full.asked) == 1)
+        answers.append(self.send("second", 1))
+        self.assertEqual(self.images(num_inference_steps=2)[0], 200, "it keeps to the limits of both")
+        self.error(429, self.images(num_inference_steps=3), "overloaded")
+        self.error(429, self.ask("POST", VIDEOS, {"model": "paint", "prompt": "x", "size": "64x64", "num_frames": 1}), "overloaded")
+        self.assertEqual(len(small.asked), 1)
+        full.free.set()
+        self.assertEqual([one.result(30)[0] for one in answers], [200] * 2)
 
     def test_without_a_worker_nobody_waits_long(self):
         painter = Painter()

@@ -21,6 +21,7 @@ import unittest
 
 import gateway_fixture
 import transcription_test
+from painter import Painter
 from transcription_test import BOX, Served, error_of, free_port, tone, wav
 from whisper_model import write_model
 
@@ -301,7 +302,7 @@ class Gateway(unittest.TestCase):
         self.model = write_model(self.folder / "whisper")
         subprocess.run([transcription_test.BINARY, "gateway", "--new-key", self.folder / "key"], check=True)
 
-    def start(self, workers=2, flags=(), gateway=""):
+    def start(self, workers=2, flags=(), gateway="", more=""):
         ports, self.admin = [free_port() for _ in range(workers)], free_port()
         self.workers = []
         for i, port in enumerate(ports):
@@ -311,10 +312,10 @@ class Gateway(unittest.TestCase):
         (self.folder / "gateway.toml").write_text(
             f'[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:{self.admin}"\nfleet_key_file = "{self.folder}/key"\nresume_budget = 2\n{gateway}'
             '[[pool]]\nname = "speech"\nmodel = "whisper"\n' +
-            "".join(f'[[worker]]\npool = "speech"\nurl = "http://127.0.0.1:{port}"\n' for port in ports))
+            "".join(f'[[worker]]\npool = "speech"\nurl = "http://127.0.0.1:{port}"\n' for port in ports) + more)
         self.gateway = Served("gateway", "--config", self.folder / "gateway.toml")
         self.addCleanup(self.gateway.end)
-        self.wait(lambda: sum(row["state"] == "ready" for row in self.rows()) == workers)
+        self.wait(lambda: sum(row["state"] == "ready" for row in self.rows()) == workers + more.count("[[worker]]"))
 
     def rows(self):
         return json.loads(gateway_fixture.ask(self.admin, "GET", "/v1/workers")[1])["workers"]
@@ -387,6 +388,18 @@ class Gateway(unittest.TestCase):
         sessions[0].close()
         self.wait(lambda: self.open_at(0) + self.open_at(1) == 1)
         self.assertEqual(self.session().status, 101)
+
+    def test_a_fallback_of_another_kind_gets_no_session(self):
+        painter = Painter("whisper")
+        self.addCleanup(painter.close)
+        self.start(1, flags=("--max-num-transcriptions", "1"), more=(
+            f'[[pool]]\nname = "other"\nmodel = "whisper"\nkind = "openai"\n[[worker]]\npool = "other"\n'
+            f'url = "http://127.0.0.1:{painter.server_port}"\n[[route]]\nmodel = "whisper"\nto = [{{pool = "speech"}}]\nfallback = ["other"]\n'))
+        path = PATH + "&model=whisper"
+        self.assertEqual(self.session(path=path).status, 101)
+        refused = self.session(path=path)
+        self.assertEqual(refused.status, 429)
+        self.assertEqual(error_of(refused.body)["code"], "overloaded")
 
     def test_who_may_not_is_answered_over_http(self):
         keys = self.folder / "keys"

@@ -382,6 +382,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   relayed->speaks_of_id = id.has_value();
   (id ? relayed->other_pools : relayed->fallback) =
       std::move(id ? routed->other_pools : routed->fallback);
+  drop_unfit_fallbacks(config, *relayed);
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }

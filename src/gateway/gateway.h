@@ -228,6 +228,8 @@ class Gateway {
   // None: the pool makes none, or it asks for none. Errors: beyond a limit.
   Result<std::optional<Relay::Request::Media>> media_of(const net::HttpRequest& request,
                                                         const PoolConfig& pool);
+  // Pools of a route's `fallback` that would have refused it themselves.
+  static void drop_unfit_fallbacks(const GatewayConfig& config, Relay::Request& request);
   // GET /v1/videos/ID/events; false likewise.
   bool watch_video(net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange,
                    const Caller& caller);

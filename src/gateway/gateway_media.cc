@@ -69,6 +69,17 @@ Result<std::optional<Relay::Request::Media>> Gateway::media_of(const net::HttpRe
   return std::optional(std::move(media));
 }
 
+void Gateway::drop_unfit_fallbacks(const GatewayConfig& config, Relay::Request& request) {
+  const std::optional<MediaKind> kind = media_kind_of(request.http);
+  std::erase_if(request.fallback, [&](const std::string& name) {
+    const PoolConfig* const pool = pool_named(config, name);
+    if (pool == nullptr || (request.uplink && pool->is_foreign())) return true;
+    if (!kind || !pool->media.any()) return false;
+    if (!makes(pool->media, *kind)) return true;
+    return makes_media(*kind) && !read_media_work(request.http, *kind, pool->media).ok();
+  });
+}
+
 // Those that are there stay, with what waits in them.
 void Gateway::set_queues(const GatewayConfig& config) {
   std::lock_guard lock(mutex_);

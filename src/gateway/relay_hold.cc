@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "gateway/client_headers.h"
 #include "gateway/relay.h"
 #include "net/sse.h"
@@ -135,7 +137,10 @@ void Relay::watch_hold() {
   if (now_ns >= until_ns) {
     leave_hold();
     if (!has_deadline) return refuse(request_.gate->refuse_late(takes(), supply));
-    return give_up(408, "deadline_exceeded", "no replica was ready within the request's time");
+    const bool is_full = takes() == PoolGate::Takes::kSlot && supply.ready > 0;
+    return give_up(408, "deadline_exceeded",
+                   fmt::format("no {} within the request's time",
+                               is_full ? "worker was free" : "replica was ready"));
   }
   const bool is_kept = request_.keep_alive != Request::KeepAlive::kNone;
   if (is_kept && now_ns >= keep_alive_ns_) keep_alive(now_ns);
