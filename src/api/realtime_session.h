@@ -3,6 +3,7 @@
 // "transcription_session.update". A plain value and pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,10 @@
 #include "base/result.h"
 
 namespace pelton::api {
+
+// Of an event of a client: base64 of a minute of sound, more than a session keeps, and the message
+// around it.
+inline constexpr size_t kRealtimeEventBytesMax = size_t{4} << 20;
 
 struct RealtimeSession {
   enum class Format : uint8_t { kPcm16, kMuLaw, kALaw };

@@ -711,9 +711,9 @@ PoolSupply Fleet::supply(std::string_view pool) const {
     if (worker == nullptr || !cluster::decodes(worker->role)) continue;
     if (worker->kind == WorkerKind::kRegion || !serves(*worker, pool, {}, now_ns)) continue;
     ++supply.ready;
-    const int slots = slots_of(*worker);
-    supply.slots += slots;
-    supply.free_slots += std::max(slots - taken_slots(*worker), 0);
+    const Slots slots = slots_of(*worker);
+    supply.slots += slots.all;
+    supply.free_slots += slots.free();
     supply.jobs += static_cast<int>(worker->making.videos.size());
   }
   return supply;

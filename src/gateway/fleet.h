@@ -3,6 +3,7 @@
 // once those that it has are over. Any thread; one lock, held for a look at the workers of a pool.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -467,8 +468,12 @@ class Fleet {
                         std::optional<int64_t> made_ns);
   static int64_t units_open(const Worker& worker);
   // Requests that it takes at once, as far as that is known, and those that it has of them.
-  int slots_of(const Worker& worker) const;
-  int taken_slots(const Worker& worker) const;
+  struct Slots {
+    int all = 0;
+    int taken = 0;
+    int free() const { return std::max(all - taken, 0); }
+  };
+  Slots slots_of(const Worker& worker) const;
   bool makes_media(const Worker& worker) const;
   void price_media(const Worker& worker, const Wanted& wanted, CostCandidate& one) const;
   void note_media_sent(Worker& worker, const MediaWork& work, Assignment& assignment) const;

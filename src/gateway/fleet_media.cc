@@ -41,16 +41,14 @@ bool Fleet::makes_media(const Worker& worker) const {
   return pool != nullptr && pool->media.any();
 }
 
-int Fleet::slots_of(const Worker& worker) const {
-  const PoolConfig* const pool = find_pool(worker.config.pool);
-  const bool makes = pool != nullptr && pool->media.any();
-  return makes ? pool->media.at_once : std::max(worker.record.slots, 1);
-}
-
 // Who asks after a video, or gets one, takes none of those for what is made.
-int Fleet::taken_slots(const Worker& worker) const {
-  if (!makes_media(worker)) return worker.open;
-  return static_cast<int>(worker.making.images.size() + worker.making.videos.size());
+Fleet::Slots Fleet::slots_of(const Worker& worker) const {
+  const PoolConfig* const pool = find_pool(worker.config.pool);
+  if (pool == nullptr || !pool->media.any()) {
+    return {.all = std::max(worker.record.slots, 1), .taken = worker.open};
+  }
+  const size_t made = worker.making.images.size() + worker.making.videos.size();
+  return {.all = pool->media.at_once, .taken = static_cast<int>(made)};
 }
 
 bool Fleet::is_full_of(std::string_view pool, std::string_view model) const {
@@ -58,7 +56,7 @@ bool Fleet::is_full_of(std::string_view pool, std::string_view model) const {
   const int64_t now_ns = clock_.now_ns();
   return std::ranges::any_of(workers_, [&](const std::unique_ptr<Worker>& worker) {
     return worker != nullptr && worker->kind != WorkerKind::kRegion &&
-           serves(*worker, pool, model, now_ns) && taken_slots(*worker) >= slots_of(*worker);
+           serves(*worker, pool, model, now_ns) && slots_of(*worker).free() == 0;
   });
 }
 
@@ -100,7 +98,7 @@ void Fleet::price_media(const Worker& worker, const Wanted& wanted, CostCandidat
       work.lora.empty() || std::ranges::binary_search(worker.adapters, work.lora) ||
       std::ranges::find(worker.making.loras, work.lora) != worker.making.loras.end();
   one.adapter_s = is_resident ? 0 : pool->media.lora_load_s;
-  one.usable = one.usable && (wanted.has_home || taken_slots(worker) < slots_of(worker));
+  one.usable = one.usable && (wanted.has_home || slots_of(worker).free() > 0);
 }
 
 void Fleet::note_media_sent(Worker& worker, const MediaWork& work, Assignment& assignment) const {

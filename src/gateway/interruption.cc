@@ -61,6 +61,10 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
   return response;
 }
 
+std::string live_session_error(const api::ApiError& error) {
+  return api::realtime_error(error, "event_of_gateway", {});
+}
+
 std::string interruption_event(std::string_view path, const api::ApiError& error, int64_t number) {
   if (rpc::is_grpc_method(path)) {
     // UNAVAILABLE: it may be tried again.
@@ -71,7 +75,7 @@ std::string interruption_event(std::string_view path, const api::ApiError& error
     return out;
   }
   if (path == "/v1/responses") return response_error_event(error, number);
-  if (path == "/v1/realtime") return api::realtime_error(error, "event_of_gateway", {}) + "\n";
+  if (path == "/v1/realtime") return live_session_error(error) + "\n";
   if (is_anthropic(path)) {
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
   }

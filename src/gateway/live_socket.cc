@@ -4,16 +4,11 @@
 #include <utility>
 
 #include "api/realtime_session.h"
+#include "gateway/interruption.h"
 #include "net/socket_turn.h"
 #include "net/websocket.h"
 
 namespace pelton::gateway {
-namespace {
-
-constexpr int kInterrupted = 1011;
-constexpr std::string_view kErrorId = "event_of_gateway";
-
-}  // namespace
 
 // The way back of the worker's side of a session. Its Relay holds it.
 class LiveSocket::Turn final : public net::SocketTurn {
@@ -88,7 +83,7 @@ void LiveSocket::start(net::HttpRequest handshake, const Options& options) {
 void LiveSocket::accept(net::HttpHeaders headers) {
   if (std::exchange(accepted_, true)) return;
   const std::weak_ptr<LiveSocket> weak = weak_from_this();
-  exchange_->accept_websocket(std::move(headers), {.message_bytes_max = kMessageBytesMax,
+  exchange_->accept_websocket(std::move(headers), {.message_bytes_max = api::kRealtimeEventBytesMax,
                                                    .on_message =
                                                        [weak](std::string message) {
                                                          if (const auto self = weak.lock())
@@ -122,7 +117,7 @@ void LiveSocket::on_broken() {
             .type = "server_error",
             .param = {},
             .code = "stream_interrupted"},
-           kInterrupted);
+           net::kCloseInternalError);
 }
 
 void LiveSocket::client_left() {
@@ -136,7 +131,7 @@ void LiveSocket::on_line(std::string_view line) {
   if (!line.starts_with('!')) return exchange_->write(line);
   line.remove_prefix(1);
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), code_);
-  if (error != std::errc()) code_ = kInterrupted;
+  if (error != std::errc()) code_ = net::kCloseInternalError;
   line.remove_prefix(static_cast<size_t>(end - line.data()));
   if (line.starts_with(' ')) line.remove_prefix(1);
   reason_ = line;
@@ -149,14 +144,15 @@ void LiveSocket::end() {
   if (!accepted_) {
     return exchange_->send({.status = 502, .headers = {}, .body = "no worker has answered\n"});
   }
-  if (code_ == 0) return exchange_->finish_websocket(kInterrupted, "the session was interrupted");
+  if (code_ == 0)
+    return exchange_->finish_websocket(net::kCloseInternalError, "the session was interrupted");
   exchange_->finish_websocket(code_, reason_);
 }
 
 void LiveSocket::end_with(const api::ApiError& error, int code) {
   if (std::exchange(over_, true)) return;
   uplink_->stop();
-  exchange_->write(api::realtime_error(error, kErrorId, {}));
+  exchange_->write(live_session_error(error));
   exchange_->finish_websocket(code, error.message);
   if (const auto turn = turn_.lock()) turn->leave();
 }

@@ -21,10 +21,6 @@ namespace pelton::gateway {
 
 class LiveSocket : public std::enable_shared_from_this<LiveSocket> {
  public:
-  // Base64 of a minute of sound, more than a session keeps, with the message around it: as workers
-  // have it.
-  static constexpr size_t kMessageBytesMax = size_t{4} << 20;
-
   struct Options {
     net::HttpClient& client;  // outlives it
     std::string gateway;

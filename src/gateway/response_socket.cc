@@ -6,12 +6,11 @@
 
 #include "net/socket_turn.h"
 #include "net/sse.h"
+#include "net/websocket.h"
 
 namespace pelton::gateway {
 namespace {
 
-constexpr int kInterrupted = 1011;
-constexpr int kGoingAway = 1001;
 constexpr size_t kEventBytesMax = size_t{32} << 20;
 
 api::ApiError bad_message(std::string message) {
@@ -192,8 +191,10 @@ void ResponseSocket::cancel() {
 void ResponseSocket::turn_over() {
   busy_ = false;
   if (exchange_->closed()) return;
-  if (!ended_) return exchange_->finish_websocket(kInterrupted, "the response was interrupted");
-  if (draining_) return exchange_->finish_websocket(kGoingAway, "the server is shutting down");
+  if (!ended_)
+    return exchange_->finish_websocket(net::kCloseInternalError, "the response was interrupted");
+  if (draining_)
+    return exchange_->finish_websocket(net::kCloseGoingAway, "the server is shutting down");
   if (!waiting_) return;
   Json next = std::move(*waiting_);
   waiting_.reset();
@@ -212,7 +213,7 @@ void ResponseSocket::on_drained() {
 void ResponseSocket::on_drain() {
   draining_ = true;
   waiting_.reset();
-  if (!busy_) exchange_->finish_websocket(kGoingAway, "the server is shutting down");
+  if (!busy_) exchange_->finish_websocket(net::kCloseGoingAway, "the server is shutting down");
 }
 
 void ResponseSocket::say(const api::ApiError& error) {

@@ -40,6 +40,7 @@ inline constexpr int kCloseUnsupportedData = 1003;
 inline constexpr int kCloseBadPayload = 1007;
 inline constexpr int kClosePolicy = 1008;
 inline constexpr int kCloseTooBig = 1009;
+inline constexpr int kCloseInternalError = 1011;
 inline constexpr int kCloseTryLater = 1013;
 
 // One whole unmasked frame, as a server sends it.

@@ -19,7 +19,6 @@ using cluster::FrameType;
 
 // Events of a WebSocket that its gateway has not taken: who goes on speaking is sent away.
 constexpr size_t kUnreadBytesMax = size_t{4} << 20;
-constexpr int kInterrupted = 1011;
 
 std::string_view reason_name(engine::FinishReason reason) {
   switch (reason) {
@@ -151,7 +150,8 @@ void FleetExchange::hear(Heard heard) {
   for (std::string& message : heard.messages) {
     if (over_ || beneath_->closed()) return;
     if (number++ < heard_) continue;
-    if (number - 1 > heard_) return finish_websocket(kInterrupted, "messages were lost");
+    if (number - 1 > heard_)
+      return finish_websocket(net::kCloseInternalError, "messages were lost");
     ++heard_;
     if (message.size() > socket_->message_bytes_max) {
       return finish_websocket(net::kCloseTooBig, "a message is too long");

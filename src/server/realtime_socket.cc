@@ -11,6 +11,7 @@
 
 #include "base/base64.h"
 #include "base/json_writer.h"
+#include "net/websocket.h"
 #include "server/random_id.h"
 #include "server/reply.h"
 #include "server/services.h"
@@ -22,9 +23,6 @@ namespace {
 using speech::LiveTranscript;
 using What = LiveTranscript::Event::What;
 
-// Base64 of a minute of sound, more than a session keeps, with the message around it.
-constexpr size_t kMessageBytesMax = size_t{4} << 20;
-constexpr int kGoingAway = 1001;
 constexpr size_t kEventIdBytesMax = 512;
 constexpr std::string_view kItemEvents = "conversation.item.input_audio_transcription.";
 
@@ -108,7 +106,7 @@ void RealtimeSocket::start() {
   // This one reference keeps us alive; the exchange lets it go when it ends.
   exchange.on_closed([self = shared_from_this()] { self->live_.reset(); });
   const std::weak_ptr<RealtimeSocket> weak = weak_from_this();
-  exchange.accept_websocket(call_.headers, {.message_bytes_max = kMessageBytesMax,
+  exchange.accept_websocket(call_.headers, {.message_bytes_max = api::kRealtimeEventBytesMax,
                                             .on_message =
                                                 [weak](const std::string& message) {
                                                   if (const auto self = weak.lock())
@@ -230,7 +228,7 @@ void RealtimeSocket::on_abandoned(const Error& error) {
   if (live_ == nullptr) return;
   refuse(api::api_error(error));
   live_.reset();
-  call_.exchange->finish_websocket(kGoingAway, "the model is being unloaded");
+  call_.exchange->finish_websocket(net::kCloseGoingAway, "the model is being unloaded");
 }
 
 void RealtimeSocket::on_drain() {
@@ -242,7 +240,7 @@ void RealtimeSocket::on_drain() {
 void RealtimeSocket::end_if_drained() {
   if (!draining_ || live_ == nullptr || !transcript_.is_settled()) return;
   live_.reset();
-  call_.exchange->finish_websocket(kGoingAway, "the server is shutting down");
+  call_.exchange->finish_websocket(net::kCloseGoingAway, "the server is shutting down");
 }
 
 LiveTranscript::Options RealtimeSocket::transcript_options() const {
