@@ -1,7 +1,8 @@
-// pelton bench exchange: how long ranks of one host take to make rows whole on all of them, over
-// each transport, between processes of their own.
+// pelton bench exchange: how long ranks take to make rows whole on all of them, over each
+// transport, between processes of their own: of one host, or those that mpirun has started.
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "apps/bench_lock.h"
 #include "apps/input.h"
+#include "apps/rank_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,6 +23,8 @@
 #include "base/machine.h"
 #include "cli/human_size.h"
 #include "parallel/exchange.h"
+#include "parallel/mpi_library.h"
+#include "parallel/mpi_transport.h"
 #include "parallel/processors.h"
 #include "parallel/share.h"
 #include "parallel/shm_transport.h"
@@ -90,6 +94,17 @@ Result<std::unique_ptr<parallel::Transport>> join(const Plan& plan, const Meetin
                                                             .spin_ns = plan.spin_ns,
                                                             .patience_ns = kPatienceNs}));
     return std::unique_ptr<parallel::Transport>(std::move(mapped));
+  }
+  if (plan.kind == TransportKind::kMpi) {
+    TRY_ASSIGN(const parallel::MpiTable* const library, parallel::open_mpi());
+    auto transport = std::make_unique<parallel::MpiTransport>(
+        *library, parallel::MpiTransport::Options{.ranks = plan.ranks,
+                                                  .rank = rank,
+                                                  .part_bytes = plan.part_bytes,
+                                                  .spin_ns = plan.spin_ns,
+                                                  .patience_ns = kPatienceNs});
+    TRY(transport->connect());
+    return std::unique_ptr<parallel::Transport>(std::move(transport));
   }
   auto transport = std::make_unique<parallel::TcpTransport>(
       parallel::TcpTransport::Options{.ranks = plan.ranks,
@@ -209,11 +224,45 @@ std::string to_json(const Plan& plan, std::string_view transport,
   return out;
 }
 
+Result<void> write_figures(const cli::Arguments& arguments, const Plan& plan,
+                           const std::vector<Figures>& figures) {
+  const std::string& transport = arguments.text("--transport");
+  if (arguments.has("--json")) {
+    const std::string json = to_json(plan, transport, figures);
+    if (arguments.text("--json") == "-") return write_output(json);
+    TRY(base::write_file(arguments.text("--json"), json));
+  }
+  return write_text(to_text(plan, transport, figures));
+}
+
+// Over MPI: of the processes that mpirun has started this is one, and rank 0 writes.
+Result<void> run_started(const cli::Arguments& arguments, Plan& plan, const RankPlace& place) {
+  // mpirun has bound them, or leaves it to the system.
+  plan.processors.assign(static_cast<size_t>(plan.ranks), base::usable_cpus());
+  plan.spin_ns =
+      parallel::spin_ns_for(parallel::share_processors(base::usable_cpus(), place.local_ranks));
+  std::vector<Figures> figures;
+  if (place.rank > 0) return take_part(plan, Meeting(), place.rank, nullptr);
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
+  TRY(take_part(plan, Meeting(), 0, &figures));
+  return write_figures(arguments, plan, figures);
+}
+
+TransportKind kind_of(const cli::Arguments& arguments) {
+  const std::string& name = arguments.text("--transport");
+  if (name == "mpi") return TransportKind::kMpi;
+  return name == "tcp" ? TransportKind::kTcp : TransportKind::kShm;
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   Plan plan;
-  const std::string transport = arguments.text("--transport");
-  plan.kind = transport == "tcp" ? TransportKind::kTcp : TransportKind::kShm;
+  plan.kind = kind_of(arguments);
   plan.ranks = static_cast<int>(arguments.integer("--ranks"));
+  RankPlace place;
+  if (plan.kind == TransportKind::kMpi) {
+    TRY_ASSIGN(place, place_of("mpi", [](const char* name) { return ::getenv(name); }));
+    plan.ranks = place.ranks;
+  }
   plan.rounds = static_cast<int>(arguments.integer("--rounds"));
   plan.bytes.assign(std::begin(kBytesDefault), std::end(kBytesDefault));
   if (arguments.has("--bytes")) plan.bytes = {arguments.integer("--bytes")};
@@ -225,6 +274,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   const int64_t most = *std::ranges::max_element(plan.bytes);
   plan.part_bytes = static_cast<size_t>((most + kPage - 1) / kPage * kPage);
+  if (plan.kind == TransportKind::kMpi) return run_started(arguments, plan, place);
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   plan.processors = parallel::share_processors(base::usable_cpus(), plan.ranks);
   plan.spin_ns = parallel::spin_ns_for(plan.processors);
@@ -238,12 +288,7 @@ Result<void> run(const cli::Arguments& arguments) {
     }
     TRY(take_part(plan, meeting, 0, &figures));
   }
-  if (arguments.has("--json")) {
-    const std::string json = to_json(plan, transport, figures);
-    if (arguments.text("--json") == "-") return write_output(json);
-    TRY(base::write_file(arguments.text("--json"), json));
-  }
-  return write_text(to_text(plan, transport, figures));
+  return write_figures(arguments, plan, figures);
 }
 
 }  // namespace
@@ -256,16 +301,16 @@ cli::Verb bench_exchange_verb() {
       .about =
           "An all-gather between processes of this host, over shared memory or TCP, as\n"
           "--tensor-parallel-size makes four of in each layer. Each rank has processors\n"
-          "of its own where there are enough.",
+          "of its own where there are enough. Over MPI mpirun starts the ranks.",
       .flags = {{.name = "--transport",
                  .value = "WAY",
                  .help = "how bytes travel",
                  .kind = cli::Flag::Kind::kText,
                  .default_text = "shm",
-                 .choices = {"shm", "tcp"}},
+                 .choices = {"shm", "tcp", "mpi"}},
                 {.name = "--ranks",
                  .value = "N",
-                 .help = "processes",
+                 .help = "processes; over MPI as many as mpirun has started",
                  .kind = cli::Flag::Kind::kSize,
                  .default_text = "2",
                  .least = 2,
@@ -286,7 +331,8 @@ cli::Verb bench_exchange_verb() {
                  .most = 10'000'000},
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench exchange --transport shm",
-                   "pelton bench exchange --transport tcp --ranks 4 --bytes 4096"},
+                   "pelton bench exchange --transport tcp --ranks 4 --bytes 4096",
+                   "mpirun -n 2 --bind-to none pelton bench exchange --transport mpi"},
       .run = run};
 }
 

@@ -76,10 +76,25 @@ std::vector<Flag> parallel_flags() {
           {.name = "--rank-transport",
            .value = "T",
            .help = "how ranks hand each other numbers: shared memory, as they are on one "
-                   "host (auto, shm); TCP on the loopback address (tcp)",
+                   "host (auto, shm); TCP, on one host on the loopback address (tcp); MPI, with "
+                   "--rank-launcher mpi (mpi)",
            .default_text = "auto",
-           .choices = {"auto", "shm", "tcp"},
+           .choices = {"auto", "shm", "tcp", "mpi"},
            .only_with = {{"--tensor-parallel-size"}}}};
+}
+
+// MPI's ranks are processes that mpirun has started.
+Result<parallel::TransportKind> rank_transport(const cli::Arguments& arguments) {
+  const std::string& name = arguments.text("--rank-transport");
+  if (name == "tcp") return parallel::TransportKind::kTcp;
+  if (name != "mpi") return parallel::TransportKind::kShm;
+  const bool has_launcher =
+      arguments.knows("--rank-launcher") && arguments.text("--rank-launcher") != "own";
+  if (has_launcher) return parallel::TransportKind::kMpi;
+  return Error{ErrorCode::kInvalidArgument,
+               "--rank-transport mpi: of ranks that a launcher has started: mpirun -n 2 pelton "
+               "serve ... --rank-launcher mpi",
+               "rank-transport"};
 }
 
 }  // namespace
@@ -211,9 +226,7 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   options.executor.ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
   options.executor.ranks.deals_experts = arguments.has("--enable-expert-parallel");
   options.executor.ranks.threads = options.executor.threads;
-  options.executor.ranks.transport = arguments.text("--rank-transport") == "tcp"
-                                         ? parallel::TransportKind::kTcp
-                                         : parallel::TransportKind::kShm;
+  TRY_ASSIGN(options.executor.ranks.transport, rank_transport(arguments));
   options.revision = arguments.text("--revision");
   options.chat = {.tokenizer = arguments.text("--tokenizer"),
                   .template_file = arguments.text("--chat-template"),

@@ -24,6 +24,7 @@
 #include "cli/interrupt.h"
 #include "executor/rank_follower.h"
 #include "parallel/member.h"
+#include "parallel/mpi_library.h"
 #include "parallel/processors.h"
 
 namespace pelton::apps {
@@ -129,6 +130,17 @@ std::vector<int> processors_of(const RankPlace& place) {
                                     place.local_ranks)[static_cast<size_t>(place.local_rank)];
 }
 
+// MPI is one of the processes that mpirun has started, once; and it has to be there.
+Result<void> check_mpi(const cli::Arguments& arguments) {
+  if (arguments.integer("--rank-restarts") > 0) {
+    return wrong(
+        "--rank-restarts: not with --rank-transport mpi: whoever started mpirun does so anew",
+        "rank-restarts");
+  }
+  TRY(parallel::open_mpi());
+  return {};
+}
+
 // What has one process's state, which others would not have, or starts groups anew in it.
 Result<void> check_beside(const cli::Arguments& arguments) {
   for (const char* const flag : {"--sleep-after", "--enable-sleep-mode", "--weights-from"}) {
@@ -146,6 +158,7 @@ Result<void> check_beside(const cli::Arguments& arguments) {
     return wrong("--rank-transport shm: ranks that are started one by one speak over tcp",
                  "rank-transport");
   }
+  if (arguments.text("--rank-transport") == "mpi") TRY(check_mpi(arguments));
   const std::string& weights = arguments.text("--weights");
   if (weights == "shipped" || weights == "mapped") return {};
   return wrong(

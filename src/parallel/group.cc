@@ -21,6 +21,8 @@
 
 #include "base/digest.h"
 #include "parallel/member.h"
+#include "parallel/mpi_library.h"
+#include "parallel/mpi_transport.h"
 #include "parallel/shm_transport.h"
 #include "parallel/silence.h"
 #include "parallel/tcp_frames.h"
@@ -155,7 +157,20 @@ Result<void> Group::open_hosts() {
         std::make_unique<Follower>(rank, std::move(guest.control), std::move(guest.steps)));
     followers_.back()->host = guest.data.host;
   }
+  if (options_.transport == TransportKind::kMpi) return make_mpi();
   make_tcp();
+  return {};
+}
+
+Result<void> Group::make_mpi() {
+  TRY_ASSIGN(const MpiTable* const library, open_mpi());
+  auto transport = std::make_unique<MpiTransport>(
+      *library, MpiTransport::Options{.ranks = options_.ranks,
+                                      .rank = 0,
+                                      .part_bytes = options_.part_bytes,
+                                      .spin_ns = options_.spin_ns});
+  mpi_ = transport.get();
+  transport_ = std::move(transport);
   return {};
 }
 
@@ -195,6 +210,7 @@ Result<void> Group::begin(const Json& job) {
       for (const int processor : options_.processors[rank]) processors.emplace_back(processor);
     }
     Json message;
+    if (mpi_ != nullptr) message.set("mpi", true);
     if (tcp_ != nullptr) message.set("ports", Json::Array(ports_.begin(), ports_.end()));
     if (!hosts_.empty()) {
       message.set("hosts", Json::Array(hosts_.begin(), hosts_.end())).set("session", session_);
@@ -209,7 +225,9 @@ Result<void> Group::begin(const Json& job) {
         .set("job", job);
     if (!follower->steps.send(message.dump()).ok()) return answer_of(follower->rank, 0).error();
   }
-  const Result<void> connected = tcp_ == nullptr ? Result<void>() : tcp_->connect(data_.front());
+  Result<void> connected;
+  if (tcp_ != nullptr) connected = tcp_->connect(data_.front());
+  if (mpi_ != nullptr) connected = mpi_->connect();
   for (const int data : std::exchange(data_, {})) ::close(data);
   if (connected.ok()) return {};
   lose(connected.error());  // unless the group's thread knew better
@@ -336,6 +354,7 @@ void Group::watch() {
       for (const auto& follower : followers_) {
         ::send(follower->control.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
+      transport_->look_after();
       beat_ns = now_ns();
     }
     ::poll(wanted.data(), wanted.size(), kBeatMs);

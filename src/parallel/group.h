@@ -31,6 +31,7 @@
 
 namespace pelton::parallel {
 
+class MpiTransport;
 class TcpTransport;
 
 class Group {
@@ -40,7 +41,9 @@ class Group {
     std::string program = "/proc/self/exe";  // its verb `rank` is a follower
     // Of each rank, the leader's included: where it may run; of none: anywhere.
     std::vector<std::vector<int>> processors = {};
-    TransportKind transport = TransportKind::kShm;  // on several hosts always TCP
+    // Of ranks that somebody else has started MPI where that is said, else TCP; never MPI of
+    // others.
+    TransportKind transport = TransportKind::kShm;
     // Where ranks that it does not start come to; empty: it starts them.
     std::optional<Meeting> meeting = {};
     size_t part_bytes = size_t{4} << 20;
@@ -93,6 +96,7 @@ class Group {
   Result<void> open_hosts();
   Result<void> open_processes();
   void make_tcp();
+  Result<void> make_mpi();
   Result<void> spawn(Follower& follower);
   Result<void> begin(const Json& job);
   void watch();
@@ -111,8 +115,10 @@ class Group {
   std::vector<std::string> hosts_;  // and their addresses, on several hosts
   std::string session_;             // of this start, on several hosts
   std::string token_;               // which a rank shows when it connects
-  TcpTransport* tcp_ = nullptr;     // the transport, where it is one
-  int wake_ = -1;                   // an eventfd: the thread has something to look at
+  // The transport, where it is one.
+  TcpTransport* tcp_ = nullptr;
+  MpiTransport* mpi_ = nullptr;
+  int wake_ = -1;  // an eventfd: the thread has something to look at
 
   mutable std::mutex mutex_;
   std::optional<Error> lost_;  // guarded by mutex_

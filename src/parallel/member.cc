@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "parallel/mpi_library.h"
+#include "parallel/mpi_transport.h"
 #include "parallel/rendezvous.h"
 #include "parallel/shm_transport.h"
 #include "parallel/silence.h"
@@ -82,6 +84,18 @@ Result<void> Member::join_exchange(const Json& job) {
   const auto part_bytes = job.integer("part_bytes");
   const auto spin_ns = job.integer("spin_ns");
   if (!rank || !ranks || !part_bytes || !spin_ns) return no_job();
+  if (job.find("mpi") != nullptr) {
+    TRY_ASSIGN(const MpiTable* const library, open_mpi());
+    auto transport = std::make_unique<MpiTransport>(
+        *library, MpiTransport::Options{.ranks = static_cast<int>(*ranks),
+                                        .rank = static_cast<int>(*rank),
+                                        .part_bytes = static_cast<size_t>(*part_bytes),
+                                        .spin_ns = *spin_ns});
+    TRY(transport->connect());
+    transport_ = std::move(transport);
+    exchange_ = std::make_unique<Exchange>(*transport_);
+    return {};
+  }
   const Json* const ports = job.find("ports");
   if (ports == nullptr) {
     TRY_ASSIGN(transport_, ShmTransport::map(options_.descriptors.data,
@@ -159,6 +173,7 @@ void Member::watch() {
       const Heartbeat beat{counts.exchanges, counts.bytes, counts.wait_ns, counts.copy_ns,
                            counts.rows};
       ::send(control_.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (joined_.load()) transport_->look_after();
       beat_ns = now_ns();
     }
     pollfd wanted{.fd = control_.descriptor(), .events = POLLIN, .revents = 0};

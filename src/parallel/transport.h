@@ -10,7 +10,7 @@
 
 namespace pelton::parallel {
 
-enum class TransportKind { kShm, kTcp };
+enum class TransportKind { kShm, kTcp, kMpi };
 
 class Transport {
  public:
@@ -30,6 +30,10 @@ class Transport {
 
   // Everybody leaves their waits, now and from here on. Any thread.
   virtual void abort() = 0;
+
+  // Called twice a second while the group lives: what this rank has handed over and left goes on
+  // its way. Any thread.
+  virtual void look_after() {}
 
   // What this rank has seen of a loss itself: who it was, and how; empty: nothing. Any thread.
   virtual std::string loss() const { return {}; }
