@@ -72,7 +72,9 @@ std::vector<server::RankFigures> rank_figures(const node::LoadedModel& model) {
                        .received_bytes = rank.counts.bytes,
                        .waiting_seconds = static_cast<double>(rank.counts.wait_ns) * 1e-9,
                        .copying_seconds = static_cast<double>(rank.counts.copy_ns) * 1e-9,
-                       .expert_rows = rank.counts.rows});
+                       .expert_rows = rank.counts.rows,
+                       .weight_bytes = rank.weight_bytes,
+                       .cache_bytes = rank.cache_bytes});
   }
   return figures;
 }

@@ -146,6 +146,11 @@ class Served:
         with urllib.request.urlopen(self.url + "/metrics", timeout=20) as answer:
             return sum(float(value) for value in re.findall(rf"(?m)^{name}(?:{{.*}})? (\S+)$", answer.read().decode()))
 
+    def figures(self, name):
+        """Of each rank, in their order."""
+        with urllib.request.urlopen(self.url + "/metrics", timeout=20) as answer:
+            return [float(value) for value in re.findall(rf"(?m)^{name}{{.*}} (\S+)$", answer.read().decode())]
+
     def stream(self, body, on_piece=lambda: None):
         """All that came, until it ended; an error of the connection is text, too. `on_piece` is called once, when the first piece is there."""
         request = urllib.request.Request(self.url + "/v1/completions", data=json.dumps({**body, "stream": True}).encode(),
@@ -514,6 +519,7 @@ class Weights(unittest.TestCase):
                 total += (end - begin) / (1 if is_whole else ranks)
             return total
         everything = part(0, 1)
+        caches = set()
         for ranks, *more in ((1,), (2,), (4,), (2, "--enable-expert-parallel"), (4, "--enable-expert-parallel")):
             served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, "--load-mode", "mmap", *more, model=model)
             served.choices({"prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "ignore_eos": True})
@@ -524,7 +530,27 @@ class Weights(unittest.TestCase):
                 self.assertGreater(resident, 0.9 * planned, (ranks, more, rank))
                 self.assertLess(resident, (planned + everything) / 2 + 1e6, (ranks, more, rank))
                 self.assertTrue(ranks == 1 or planned < 0.7 * everything)
+            # What each says that it has: 1/N and what is whole, to the byte (heads, rows and experts divide by all of these).
+            self.assertEqual(served.figures("pelton_rank_weight_bytes"), [part(rank, ranks) for rank in range(ranks)] if ranks > 1 else [])
+            held = served.figures("pelton_rank_cache_bytes")
+            self.assertEqual(len(set(held)), min(ranks - 1, 1), held)
+            caches |= {sum(held)} if ranks > 1 else set()
             served.end()
+        self.assertEqual(len(caches), 1, caches)
+        self.assertGreater(caches.pop(), 15 << 20)
+
+    def test_uneven_parts_add_up(self):
+        """Of two key/value heads three ranks have 1, 1 and 0, of twelve tiles of rows four each."""
+        caches = []
+        for ranks, *more in ((2,), (3,), (3, "--enable-expert-parallel"), (3, "--swap-space", "1MiB")):
+            served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, *more)
+            caches.append(sorted(served.figures("pelton_rank_cache_bytes")))
+            served.end()
+        self.assertEqual(caches[0][0], caches[0][1])
+        self.assertEqual(caches[1], [0, *caches[0]])
+        self.assertEqual(caches[2], caches[1])
+        self.assertEqual(caches[3][0], 0)
+        self.assertGreater(caches[3][1], caches[1][1])
 
     def test_a_follower_looks_after_its_weights_itself(self):
         model = shutil.copytree(BOX, self.folder / "model")

@@ -101,6 +101,12 @@ int64_t HostModel::release_kv_memory() {
   return bytes;
 }
 
+int64_t HostModel::cache_bytes() const {
+  int64_t bytes = 0;
+  for (const models::KvStorage& tier : tiers_) bytes += tier.bytes();
+  return bytes;
+}
+
 // A block that a sequence begins to write is full of NaN (of int8: of NaN scales) instead of what
 // whoever had it before has left there, so that reading what nobody has written shows.
 void HostModel::poison_new_blocks(const models::ForwardInput& input) {

@@ -44,6 +44,7 @@ class HostModel final : public StepModel, private kv_transfer::BlockMemory {
   const cost_model::Footprint& footprint() const override { return footprint_; }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   int64_t release_kv_memory() override;
+  int64_t cache_bytes() const override;
   bool releases_kv_memory() const override { return true; }
   kv_transfer::BlockMemory* host_blocks() override { return tiers_.size() > 1 ? this : nullptr; }
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws,

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/residency.h"
 #include "executor/host_model.h"
+#include "executor/rank_bytes.h"
 #include "executor/rank_files.h"
 #include "executor/rank_job.h"
 #include "executor/rank_step.h"
@@ -125,6 +126,10 @@ Result<void> compute(parallel::Member& member, const RankJob& job, Loaded& loade
         break;
       case RankMessage::kCopies:
         TRY(loaded.model->copy_blocks(reader.copies()));
+        break;
+      case RankMessage::kBytes:
+        TRY(member.answer(to_text({.weights = checkpoint::range_bytes(loaded.weights),
+                                   .caches = loaded.model->cache_bytes()})));
         break;
       case RankMessage::kCompare: {
         TRY_ASSIGN(const std::string digest, state_digest(*loaded.model, config.hidden_size));

@@ -88,6 +88,11 @@ std::string_view RankStepWriter::compare() {
   return bytes_;
 }
 
+std::string_view RankStepWriter::bytes() {
+  begin(RankMessage::kBytes);
+  return bytes_;
+}
+
 Result<int32_t> RankStepReader::take(int32_t least, int32_t most) {
   int32_t value = 0;
   if (rest_.size() < sizeof value) {
@@ -102,7 +107,7 @@ Result<int32_t> RankStepReader::take(int32_t least, int32_t most) {
 
 Result<RankMessage> RankStepReader::read(std::string_view bytes) {
   rest_ = bytes;
-  TRY_ASSIGN(const int32_t kind, take(1, 3));
+  TRY_ASSIGN(const int32_t kind, take(1, 4));
   const int32_t next = number_ == kMost ? 1 : number_ + 1;
   TRY_ASSIGN(number_, take(next, next));
   const auto message = static_cast<RankMessage>(kind);

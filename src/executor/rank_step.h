@@ -1,7 +1,7 @@
 // What a leader sends its followers of a step, in bytes: resolved tokens, each sequence's place,
-// and of its block tables what has changed since the message before; copies of blocks; and that the
-// first step's result is to be compared. A leader has a RankStepWriter, each follower a
-// RankStepReader that remembers the same tables. Their executor's thread.
+// and of its block tables what has changed since the message before; copies of blocks; that the
+// first step's result is to be compared, and what each rank holds. A leader has a RankStepWriter,
+// each follower a RankStepReader that remembers the same tables. Their executor's thread.
 //
 // Slot 3 decodes at position 16, whose block is the second, number 7: its slot, start and count,
 // then "2 entries, 1 changed: entry 1 is 7". At position 17: "2 entries, 0 changed".
@@ -19,7 +19,7 @@
 
 namespace pelton::executor {
 
-enum class RankMessage : int32_t { kStep = 1, kCopies = 2, kCompare = 3 };
+enum class RankMessage : int32_t { kStep = 1, kCopies = 2, kCompare = 3, kBytes = 4 };
 
 // Of each slot and group, the table as the last message left it.
 using RankTables = std::vector<kv::PerGroup<std::vector<int32_t>>>;
@@ -32,6 +32,7 @@ class RankStepWriter {
   std::string_view step(const models::ForwardInput& input);
   std::string_view copies(const std::vector<engine::BlockCopy>& copies);
   std::string_view compare();
+  std::string_view bytes();
 
  private:
   void begin(RankMessage kind);

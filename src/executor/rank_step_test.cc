@@ -98,6 +98,7 @@ TEST(RankStep, CopiesAndComparisons) {
   EXPECT_EQ(reader.copies()[0].to, 6);
   EXPECT_EQ(reader.copies()[0].to_tier, kv::kHost);
   EXPECT_EQ(*reader.read(writer.compare()), RankMessage::kCompare);
+  EXPECT_EQ(*reader.read(writer.bytes()), RankMessage::kBytes);
 }
 
 TEST(RankStep, AMessageThatWasLostIsNoticed) {

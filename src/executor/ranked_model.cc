@@ -101,6 +101,9 @@ Result<std::unique_ptr<StepModel>> RankedModel::load(const checkpoint::Checkpoin
   TRY(model->wait_for_all(kStartLimitMs));
   TRY(model->compare_files(checkpoint, ranks, pool));
   TRY(model->try_a_step());
+  TRY_ASSIGN(const std::vector<RankBytes> planned,
+             plan_rank_bytes(checkpoint, weights, experts, footprint));
+  TRY(model->compare_bytes(planned));
   return std::unique_ptr<StepModel>(std::move(model));
 }
 
@@ -147,6 +150,34 @@ Result<void> RankedModel::try_a_step() {
                  fmt::format("rank {}: its first step gave other bits than the leader's", rank)};
   }
   return {};
+}
+
+// What each has is what was planned for it.
+Result<void> RankedModel::compare_bytes(const std::vector<RankBytes>& planned) {
+  TRY(group_->send(writer_.bytes()));
+  // Of its weights the leader's mapping is the plan's own.
+  held_.push_back({.weights = planned[0].weights, .caches = host_->cache_bytes()});
+  for (int rank = 1; rank < group_->ranks(); ++rank) {
+    TRY_ASSIGN(const std::string said, group_->answer_of(rank, kAnswerLimitMs));
+    TRY_ASSIGN(const RankBytes held, rank_bytes_of(said));
+    held_.push_back(held);
+  }
+  for (size_t rank = 0; rank < planned.size(); ++rank) {
+    if (held_[rank] == planned[rank]) continue;
+    return Error{ErrorCode::kInternal,
+                 fmt::format("rank {} has {} bytes of weights and caches, planned are {}", rank,
+                             to_text(held_[rank]), to_text(planned[rank]))};
+  }
+  return {};
+}
+
+std::vector<parallel::Group::RankState> RankedModel::ranks() const {
+  std::vector<parallel::Group::RankState> states = group_->states();
+  for (size_t rank = 0; rank < states.size(); ++rank) {
+    states[rank].weight_bytes = held_[rank].weights;
+    states[rank].cache_bytes = held_[rank].caches;
+  }
+  return states;
 }
 
 Result<void> RankedModel::copy_blocks(const std::vector<engine::BlockCopy>& copies) {

@@ -16,6 +16,7 @@
 #include "checkpoint/weight_ranges.h"
 #include "executor/compute_threads.h"
 #include "executor/host_model.h"
+#include "executor/rank_bytes.h"
 #include "executor/rank_job.h"
 #include "executor/rank_step.h"
 #include "executor/step_model.h"
@@ -89,7 +90,7 @@ class RankedModel final : public StepModel {
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
   TargetHead head() override { return host_->head(); }
-  std::vector<parallel::Group::RankState> ranks() const override { return group_->states(); }
+  std::vector<parallel::Group::RankState> ranks() const override;
   layers::ExpertLoads chosen_experts() const override { return part_.chosen_experts(); }
 
  private:
@@ -99,13 +100,15 @@ class RankedModel final : public StepModel {
   Result<void> compare_files(const checkpoint::Checkpoint& checkpoint, const RankOptions& ranks,
                              base::ThreadPool& pool);
   Result<void> try_a_step();
+  Result<void> compare_bytes(const std::vector<RankBytes>& planned);
 
   // In the order in which they are made: the last goes first.
   const std::unique_ptr<parallel::Group> group_;
   layers::RankPart part_;
   RankStepWriter writer_;
   std::unique_ptr<StepModel> host_;
-  Result<void> sent_;  // of the step at hand
+  std::vector<RankBytes> held_;  // of each rank, once it has said so
+  Result<void> sent_;            // of the step at hand
 };
 
 // Of the first row of the last step: what ranks compare.

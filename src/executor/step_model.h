@@ -93,6 +93,8 @@ class StepModel {
   // Of several ranks, what is known of each, the leader first; none: there is one process. Any
   // thread.
   virtual std::vector<parallel::Group::RankState> ranks() const { return {}; }
+  // Allocated for the KV cache and for what is swapped out, in this process's memory.
+  virtual int64_t cache_bytes() const { return 0; }
   // How often tokens chose each expert, where ranks have dealt them out. Any thread.
   virtual layers::ExpertLoads chosen_experts() const { return {}; }
 };

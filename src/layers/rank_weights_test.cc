@@ -129,8 +129,9 @@ TEST(RankWeights, OfOneRankAreWhole) {
 TEST(RankWeights, AreWhatTheSharesSay) {
   const Checkpoint checkpoint = *Checkpoint::open(kRoot + "/models/pelton-box");
   const families::ModelConfig& config = checkpoint.config();
-  for (const int ranks : {1, 2, 3, 4}) {
-    const std::vector<int> weights = even(ranks);
+  for (const std::vector<int>& weights :
+       {even(1), even(2), even(3), even(4), std::vector{3, 1}, std::vector{1, 5, 2}}) {
+    const auto ranks = static_cast<int>(weights.size());
     const auto shares = RankShares::make(config, weights, {});
     ASSERT_TRUE(shares.ok());
     for (int rank = 0; rank < ranks; ++rank) {

@@ -59,6 +59,9 @@ class Group {
     pid_t process = 0;        // 0: on another host
     std::string host = {};    // empty: this one
     Exchange::Counts counts;  // a follower's as of its last heartbeat
+    // What it holds of the model; whoever knows that says so (executor/rank_bytes.h).
+    int64_t weight_bytes = 0;
+    int64_t cache_bytes = 0;
   };
 
   // Starts the processes; each gets `job`. Errors: kIo, kUnavailable naming the rank.

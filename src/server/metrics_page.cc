@@ -527,11 +527,15 @@ void write_ranks(PrometheusText& text, const ServedModel& model) {
   if (model.ranks == nullptr) return;
   const std::vector<RankFigures> ranks = model.ranks();
   if (ranks.empty()) return;
-  const auto write = [&](std::string_view name, std::string_view help, const auto& value) {
-    text.family(name, Type::kCounter, help);
+  const auto write_as = [&](Type type, std::string_view name, std::string_view help,
+                            const auto& value) {
+    text.family(name, type, help);
     for (const RankFigures& rank : ranks) {
       text.sample({{"rank", std::to_string(rank.rank)}}, static_cast<double>(value(rank)));
     }
+  };
+  const auto write = [&](std::string_view name, std::string_view help, const auto& value) {
+    write_as(Type::kCounter, name, help, value);
   };
   write("pelton_rank_exchanges_total", "Exchanges that a rank has taken part in.",
         [](const RankFigures& rank) { return rank.exchanges; });
@@ -544,6 +548,11 @@ void write_ranks(PrometheusText& text, const ServedModel& model) {
   write("pelton_rank_expert_rows_total",
         "How often a token chose an expert of a rank's, where each expert is one rank's.",
         [](const RankFigures& rank) { return rank.expert_rows; });
+  write_as(Type::kGauge, "pelton_rank_weight_bytes", "Bytes of weights that a rank computes with.",
+           [](const RankFigures& rank) { return rank.weight_bytes; });
+  write_as(Type::kGauge, "pelton_rank_cache_bytes",
+           "Allocated for the keys and values of its heads, swap space included.",
+           [](const RankFigures& rank) { return rank.cache_bytes; });
 }
 
 // vLLM's states: what sleeps here has given all its memory back; and how often and how long models

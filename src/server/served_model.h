@@ -46,14 +46,17 @@ struct SamplingDefaults {
   double repetition_penalty = 1.0;
 };
 
-// What one of several processes that compute a model has exchanged with the others so far.
+// What one of several processes that compute a model has exchanged with the others so far, and what
+// it holds.
 struct RankFigures {
   int rank = 0;
   int64_t exchanges = 0;
   int64_t received_bytes = 0;
   double waiting_seconds = 0;
   double copying_seconds = 0;
-  int64_t expert_rows = 0;  // that its experts gave, where each is one rank's
+  int64_t expert_rows = 0;   // that its experts gave, where each is one rank's
+  int64_t weight_bytes = 0;  // that it computes with
+  int64_t cache_bytes = 0;   // of its heads' keys and values, swap space included
 };
 
 // Whether what a model computes can be believed, as whoever looks at its numbers and weights sees
