@@ -29,7 +29,7 @@ class MpiTransport final : public Transport {
     size_t part_bytes = size_t{4} << 20;
     int64_t spin_ns = 200'000;             // before a reader sleeps between looks
     int64_t patience_ns = 60'000'000'000;  // for a rank that lives and does not publish
-    int64_t start_ns = 60'000'000'000;     // until MPI has begun on all
+    int64_t start_ns = 300'000'000'000;    // until MPI has begun on all
     int64_t end_ns = 5'000'000'000;        // and ended
   };
 
