@@ -54,18 +54,21 @@ bool has_returned(std::function<void()> call, int64_t limit_ns,
   return shared->is_done;
 }
 
+// MPI may write into it as long as the process lives.
+void keep(std::vector<std::byte> memory) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::vector<std::byte>>();
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
 }  // namespace
 
 MpiTransport::MpiTransport(const MpiTable& mpi, const Options& options)
     : mpi_(mpi),
       options_(options),
       peers_(static_cast<size_t>(options.ranks)),
-      own_(options.part_bytes) {
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    if (rank == options.rank) continue;
-    for (auto& part : peers_[static_cast<size_t>(rank)].parts) part.resize(options.part_bytes);
-  }
-}
+      memory_(2 * peers_.size() * options.part_bytes) {}
 
 MpiTransport::~MpiTransport() {
   if (world_ == nullptr) return;
@@ -73,10 +76,7 @@ MpiTransport::~MpiTransport() {
   const bool has_ended =
       !aborted_.load() && has_returned([end = mpi_.end, world = world_] { end(world); },
                                        options_.end_ns, [] { return false; });
-  if (has_ended) return;
-  // MPI may write into it as long as the process lives.
-  new std::vector<Peer>(std::move(peers_));     // NOLINT
-  new std::vector<std::byte>(std::move(own_));  // NOLINT
+  if (!has_ended) keep(std::move(memory_));
 }
 
 Result<void> MpiTransport::connect() {
@@ -118,9 +118,8 @@ Result<void> MpiTransport::connect() {
 void MpiTransport::post(uint32_t round) {
   for (int rank = 0; rank < options_.ranks && !aborted_.load(); ++rank) {
     if (rank == options_.rank) continue;
-    auto& part = peers_[static_cast<size_t>(rank)].parts[round % 2];
-    if (!mpi_.receive(world_, receiving(rank, round), part.data(),
-                      static_cast<int64_t>(part.size()), rank)) {
+    if (!mpi_.receive(world_, receiving(rank, round), part(rank, round),
+                      static_cast<int64_t>(options_.part_bytes), rank)) {
       lose(fmt::format("rank {}: {}", rank, mpi_.failure()));
     }
   }
@@ -136,7 +135,7 @@ void MpiTransport::publish(size_t bytes) {
   post(round_ + 1);
   for (int rank = 0; rank < options_.ranks && !aborted_.load(); ++rank) {
     if (rank == options_.rank) continue;
-    if (!mpi_.send(world_, sending(rank), own_.data(), static_cast<int64_t>(bytes), rank,
+    if (!mpi_.send(world_, sending(rank), own_part(), static_cast<int64_t>(bytes), rank,
                    static_cast<int32_t>(round_ % kMpiTags))) {
       lose(fmt::format("rank {}: {}", rank, mpi_.failure()));
     }
@@ -168,7 +167,7 @@ const std::byte* MpiTransport::part_of(int rank, size_t bytes) {
     lose(fmt::format("rank {} has not taken part in an exchange in time", rank));
   }
   if (aborted_.load()) return nullptr;
-  if (peer.arrival.bytes == static_cast<int64_t>(bytes)) return peer.parts[round_ % 2].data();
+  if (peer.arrival.bytes == static_cast<int64_t>(bytes)) return part(rank, round_);
   lose(fmt::format("rank {} sent a part of {} bytes, not {}", rank, peer.arrival.bytes, bytes));
   return nullptr;
 }

@@ -7,7 +7,6 @@
 // on when `look_after` is called. MPI serves one group of a process.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -47,7 +46,7 @@ class MpiTransport final : public Transport {
   int rank() const override { return options_.rank; }
   int ranks() const override { return options_.ranks; }
   size_t part_bytes_max() const override { return options_.part_bytes; }
-  std::byte* own_part() override { return own_.data(); }
+  std::byte* own_part() override { return part(options_.rank, 0); }
   void publish(size_t bytes) override;
   const std::byte* part_of(int rank, size_t bytes) override;
   void abort() override;
@@ -59,13 +58,16 @@ class MpiTransport final : public Transport {
     bool is_sent = true;       // this rank's part of this round
     bool has_arrived = false;  // and its own
     MpiArrival arrival = {};
-    std::array<std::vector<std::byte>, 2> parts = {};  // of an even round, of an odd one
   };
 
   // Requests: of each rank one for what is sent to it and two for what comes from it.
   static int32_t sending(int rank) { return 3 * rank; }
   static int32_t receiving(int rank, uint32_t round) {
     return 3 * rank + 1 + static_cast<int32_t>(round % 2);
+  }
+  // Of an even round, of an odd one; this rank's own are the same.
+  std::byte* part(int rank, uint32_t round) {
+    return memory_.data() + (2 * static_cast<size_t>(rank) + round % 2) * options_.part_bytes;
   }
   void post(uint32_t round);
   bool is_sent() const;
@@ -77,7 +79,7 @@ class MpiTransport final : public Transport {
   std::mutex calls_;  // of mpi_
   const Options options_;
   std::vector<Peer> peers_;  // this rank's own is unused
-  std::vector<std::byte> own_;
+  std::vector<std::byte> memory_;
   void* world_ = nullptr;
   uint32_t round_ = 0;  // published last
   std::atomic<bool> aborted_{false};
