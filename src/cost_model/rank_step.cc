@@ -47,20 +47,6 @@ void scale(Work& work, double bytes, double operations) {
   work.operations *= operations;
 }
 
-// Of a gated MLP's parameters: two matrices by inner rows, one by output rows.
-double mlp_share(int64_t inner, int64_t hidden, int ranks) {
-  return (2 * widest_share(inner, kBlock, ranks) + widest_share(hidden, kTile, ranks)) / 3;
-}
-
-// q, k and v go by heads, o by output rows.
-double projection_share(const families::ModelConfig& shape, int ranks) {
-  const double by_heads = shape.q_size() + 2.0 * shape.kv_size();
-  const double by_rows = shape.q_size();
-  return (by_heads * widest_share(shape.kv_head_count, 1, ranks) +
-          by_rows * widest_share(shape.hidden_size, kTile, ranks)) /
-         (by_heads + by_rows);
-}
-
 }  // namespace
 
 std::string form_name(const RankForm& form) {
@@ -72,6 +58,18 @@ double widest_share(int64_t rows, int64_t unit, int ranks) {
   const int64_t units = (rows + unit - 1) / unit;
   const int64_t widest = std::min((units + ranks - 1) / ranks * unit, rows);
   return static_cast<double>(widest) / static_cast<double>(rows);
+}
+
+double mlp_share(int64_t inner, int64_t hidden, int ranks) {
+  return (2 * widest_share(inner, kBlock, ranks) + widest_share(hidden, kTile, ranks)) / 3;
+}
+
+double projection_share(const families::ModelConfig& shape, int ranks) {
+  const double by_heads = shape.q_size() + 2.0 * shape.kv_size();
+  const double by_rows = shape.q_size();
+  return (by_heads * widest_share(shape.kv_head_count, 1, ranks) +
+          by_rows * widest_share(shape.hidden_size, kTile, ranks)) /
+         (by_heads + by_rows);
 }
 
 std::vector<RankLink> rank_links(const Hardware& hardware) {

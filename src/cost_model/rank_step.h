@@ -93,5 +93,9 @@ class RankStepModel {
 
 // Of `rows` in units, the share that the rank with the most has.
 double widest_share(int64_t rows, int64_t unit, int ranks);
+// Likewise of a gated MLP's parameters: two matrices go by inner rows, one by output rows.
+double mlp_share(int64_t inner, int64_t hidden, int ranks);
+// And of attention's: q, k and v go by heads, o by output rows.
+double projection_share(const families::ModelConfig& shape, int ranks);
 
 }  // namespace pelton::cost_model

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -228,16 +229,20 @@ std::vector<FormRange> form_ranges(const CapacityOptions& options, const RankPai
 }
 
 Result<MemoryPlan> rank_memory(const MemoryOptions& options, int ranks) {
-  constexpr std::array<std::string_view, 6> kWhole{"embedding", "norms and routers", "activations",
-                                                   "logits",    "driver context",    "graphs"};
+  const ModelConfig& shape = options.shape;
+  const std::array<std::pair<std::string_view, double>, 3> cut{
+      {{"experts", cost_model::mlp_share(shape.expert_intermediate_size, shape.hidden_size, ranks)},
+       {"feed-forward", cost_model::mlp_share(shape.intermediate_size, shape.hidden_size, ranks)},
+       {"attention", cost_model::projection_share(shape, ranks)}}};
   MemoryOptions one = options;
   one.layout = {};
   TRY_ASSIGN(MemoryPlan plan, plan_memory(one));
   plan.taken_bytes = 0;
   for (MemoryLine& line : plan.lines) {
-    if (std::find(kWhole.begin(), kWhole.end(), line.name) == kWhole.end()) {
-      line.bytes /= ranks;
-      line.formula += fmt::format(" / {}", ranks);
+    for (const auto& [name, share] : cut) {
+      if (line.name != name) continue;
+      line.bytes *= share;
+      line.formula += fmt::format(" x {:.4g}, the widest share of {} ranks", share, ranks);
     }
     plan.taken_bytes += line.bytes;
   }

@@ -28,8 +28,9 @@ double rank_itl_s(const CapacityOptions& options, const cost_model::RankStepMode
 std::vector<FormRange> form_ranges(const CapacityOptions& options, const RankPair& pair,
                                    const cost_model::RankLink& link, int rows_max);
 
-// What the rank with the most takes and has left. Embedding, norms, routers and working memory are
-// each rank's own, whole; expert parallel cuts the same bytes.
+// What the rank with the most takes and has left: the leader, which has the head whole, with the
+// widest share of all else that is cut (experts as without expert parallel). Embedding, norms,
+// routers and working memory are each rank's own, whole.
 Result<MemoryPlan> rank_memory(const MemoryOptions& options, int ranks);
 
 // kInvalidArgument: one device, or a model that ranks refuse.
