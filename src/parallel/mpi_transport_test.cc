@@ -71,10 +71,25 @@ void* begin(int32_t, MpiPlace* place) {
   return fake.worlds.back().get();
 }
 
+// Whoever calls: messages from one rank to another go to its receives in their order.
+void match(int32_t from, World& to) {
+  auto& posted = to.posted[from];
+  auto& messages = fake.under_way[{from, to.rank}];
+  while (!posted.empty() && !messages.empty()) {
+    Request& next = to.requests[posted.front()];
+    next.message = messages.front();
+    next.message->is_taken = true;
+    std::memcpy(next.to, next.message->bytes.data(), next.message->bytes.size());
+    posted.pop_front();
+    messages.pop_front();
+  }
+}
+
 bool receive(void* world, int32_t slot, void* to, int64_t, int32_t from) {
   const std::lock_guard lock(fake.mutex);
   world_of(world)->requests[slot] = {.to = to, .from = from};
   world_of(world)->posted[from].push_back(slot);
+  match(from, *world_of(world));
   return !fake.breaks;
 }
 
@@ -84,6 +99,8 @@ bool send(void* world, int32_t slot, const void* from, int64_t bytes, int32_t to
   auto message = std::make_shared<Message>(Message{.tag = tag, .bytes = {first, first + bytes}});
   fake.under_way[{world_of(world)->rank, to}].push_back(message);
   world_of(world)->requests[slot] = {.message = message, .is_send = true};
+  const auto there = static_cast<size_t>(to);
+  if (there < fake.worlds.size()) match(world_of(world)->rank, *fake.worlds[there]);
   return !fake.breaks;
 }
 
@@ -93,16 +110,6 @@ MpiState test(void* world, int32_t slot, MpiArrival* arrival) {
   World& own = *world_of(world);
   Request& request = own.requests[slot];
   if (request.is_send) return request.message->is_taken ? MpiState::kDone : MpiState::kPending;
-  auto& posted = own.posted[request.from];
-  auto& messages = fake.under_way[{request.from, own.rank}];
-  while (!posted.empty() && !messages.empty()) {
-    Request& next = own.requests[posted.front()];
-    next.message = messages.front();
-    next.message->is_taken = true;
-    std::memcpy(next.to, next.message->bytes.data(), next.message->bytes.size());
-    posted.pop_front();
-    messages.pop_front();
-  }
   if (request.message == nullptr) return MpiState::kPending;
   *arrival = {.tag = request.message->tag, .bytes = std::ssize(request.message->bytes)};
   return MpiState::kDone;
