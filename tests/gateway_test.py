@@ -21,8 +21,8 @@ import unittest
 import gateway_fixture
 from gateway_fixture import BOX, COUNT, KINDS, SCRIPT, Fleet, Foreign, Process, Socket, ask, chat, chat_kind, check_stream, completion_kind, events, figure, said, letters, text_of
 from ports import free_port
+from tiers import FULL, full
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 
 
 class Gateway(unittest.TestCase):
@@ -37,7 +37,7 @@ class Gateway(unittest.TestCase):
         return fleet
 
     def test_kills_under_streams_lose_nothing(self):
-        kills, streams = (1000, 200) if FULL else (30, 200)
+        kills, streams = (1000, 200) if FULL else (6, 60)
         fleet = self.fleet(4)
         faults, over = [], threading.Event()
         undisturbed = {name: run(fleet.gateway.port) for name, run in KINDS.items()}
@@ -184,6 +184,7 @@ class Gateway(unittest.TestCase):
                 self.assertEqual(done.returncode, 3, done.stderr)
                 self.assertIn(said, done.stderr)
 
+    @full
     def test_a_worker_that_is_stopped_leaves_its_streams_to_others(self):
         """FT-22: SIGTERM; what is running goes on elsewhere at once, and nothing new comes."""
         fleet = self.fleet(2)
@@ -254,6 +255,7 @@ class Gateway(unittest.TestCase):
             self.assertEqual(raised, [], list(fleet.gateway.log)[-20:])
         self.assertEqual(fleet.metric("drain_moves_total"), 0)
 
+    @full
     def test_every_kind_of_answer_leaves_a_worker_that_is_stopped(self):
         """FT-22, FT-11: rolling restarts under each kind of answer; none is another one for it."""
         fleet = self.fleet(2)
@@ -322,6 +324,7 @@ class Gateway(unittest.TestCase):
         self.assertEqual(fleet.ready(), 2)
         check_stream(fleet.gateway.port, 7, 20, 7)
 
+    @full
     def test_a_request_that_ends_workers_among_others_ends_two(self):
         """FT-15: what was begun beside it is not blamed, whoever it was."""
         fleet = self.fleet(4)
@@ -410,7 +413,7 @@ class Gateway(unittest.TestCase):
         bodies = [{"model": "pelton-box", "prompt": text, "max_tokens": 160, "seed": seed, "ignore_eos": True,
                    **({"temperature": 0} if seed % 3 == 0 else {"temperature": 1, "frequency_penalty": 0.4,
                                                                "repetition_penalty": 1.1, "logprobs": 2})}
-                  for seed, text in enumerate(prompts * (63 if FULL else 5))]
+                  for seed, text in enumerate(prompts * (63 if FULL else 1))]
         bodies += [{**one, "structured_outputs": {"regex": "[a-z ]{100,150}"}, "ignore_eos": False} for one in bodies[:4]]
 
         def texts(fleet, between=lambda _: None):
@@ -439,7 +442,7 @@ class Gateway(unittest.TestCase):
                     time.sleep(0.02)
                 time.sleep(0.2)
         undisturbed = texts(self.fleet(1, serve=flags))
-        for serve in (flags, guessing):
+        for serve in (flags, guessing) if FULL else (guessing,):
             with self.subTest(serve=serve):
                 fleet = self.fleet(3, serve=serve)
                 self.assertEqual(texts(fleet, kill_two), undisturbed)

@@ -16,6 +16,7 @@ import unittest
 
 import gateway_fixture
 from gateway_fixture import Fleet, ask, chat, letters
+from tiers import full
 
 CHAT = "/v1/chat/completions"
 SUMMARY = "/v1/regions/summary"
@@ -173,6 +174,7 @@ class Regions(unittest.TestCase):
         self.eu.asked(1, **{"x-pelton-region": "us", "x-pelton-region-tenant": "bob"})
         self.assertEqual([row["tenant"] for row in self.eu.regions()[0]["tenants"]], ["ann"])
 
+    @full
     def test_a_lost_region_holds_nobody_up(self):
         self.pair()
         self.wait_for_region()
