@@ -1,7 +1,6 @@
 #include "server/speech_socket.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +13,7 @@
 #include "net/websocket.h"
 #include "server/random_id.h"
 #include "server/services.h"
+#include "server/socket_handshake.h"
 #include "server/speech_plan.h"
 #include "server/speech_use.h"
 
@@ -71,11 +71,11 @@ SpeechSocket::SpeechSocket(Services& services, Call call, Json settings)
       call_(std::move(call)),
       seed_(services.draw()),
       id_(random_id("sess_", {.seed = seed_, .counter = 0})),
-      model_(call_.model),
+      model_id_(call_.model->id),
       model_name_(call_.model_asked.value_or(std::string())),
       sample_rate_(call_.model->speech->queue.sample_rate()),
       settings_(std::make_shared<const Json>(std::move(settings))) {
-  if (model_name_.empty()) model_name_ = call_.model->id;
+  if (model_name_.empty()) model_name_ = model_id_;
 }
 
 bool SpeechSocket::begin() {
@@ -84,7 +84,7 @@ bool SpeechSocket::begin() {
     call_.send(*error);
     return false;
   }
-  const auto deadline_ns = call_.deadline_ns(std::nullopt, Call::Whole::kNo);
+  const auto deadline_ns = session_deadline_ns(call_);
   if (!deadline_ns.ok()) {
     call_.send(api::api_error(deadline_ns.error()));
     return false;
@@ -116,8 +116,7 @@ void SpeechSocket::start() {
                                                 }});
   call_.note_answered(101);
   if (deadline_ns_) {
-    const auto left = std::chrono::nanoseconds(*deadline_ns_ - services_.clock.now_ns());
-    exchange.post_after(std::chrono::ceil<std::chrono::milliseconds>(left), [weak] {
+    end_session_at(*deadline_ns_, call_, services_, [weak] {
       if (const auto self = weak.lock()) self->on_deadline();
     });
   }
@@ -150,8 +149,9 @@ void SpeechSocket::obey(const Json& message, std::string_view type) {
 
 std::optional<api::ApiError> SpeechSocket::check(const Json& settings,
                                                  std::vector<std::string>& warnings) const {
-  const std::shared_ptr<const ServedModel> model = model_.lock();
-  if (model == nullptr) return std::nullopt;  // an item asks whoever is served by then
+  const std::shared_ptr<const ServedModel> model = services_.catalogue.find(model_id_);
+  // An item asks whoever is served by then.
+  if (model == nullptr || model->speech == nullptr) return std::nullopt;
   Json full = settings;
   const std::vector<std::string>& voices = model->speech->voices;
   // It may be named later.
@@ -342,8 +342,8 @@ void SpeechSocket::on_deadline() {
   over_ = true;
   if (const auto turn = turn_.lock()) turn->leave();
   items_.clear();
-  refuse(api::api_error({ErrorCode::kDeadline, "the session's time is over", ""}));
-  call_.exchange->finish_websocket(net::kClosePolicy, "the session's time is over");
+  refuse(session_time_over());
+  call_.exchange->finish_websocket(net::kClosePolicy, session_time_over().message);
 }
 
 void SpeechSocket::client_left() {

@@ -17,7 +17,6 @@
 #include "api/error.h"
 #include "base/json.h"
 #include "server/call.h"
-#include "server/served_model.h"
 #include "server/spoken_item.h"
 
 namespace pelton::server {
@@ -75,7 +74,7 @@ class SpeechSocket : public std::enable_shared_from_this<SpeechSocket> {
   Call call_;             // without its model, which may be unloaded meanwhile
   const uint64_t seed_;   // of its ids
   const std::string id_;  // the session's
-  std::weak_ptr<const ServedModel> model_;
+  const std::string model_id_;
   std::string model_name_;  // as it is asked for
   int sample_rate_ = 0;
   std::shared_ptr<const Json> settings_;

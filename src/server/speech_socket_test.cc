@@ -87,8 +87,9 @@ const std::string kSentences = fmt::format(
         {{"when":"Two","then":"{}<custom_token_2>"}},{{"when":"","then":"{}<custom_token_2>"}}]}})",
     frames({1, 1, 1, 1, 1, 1}), frames({2, 2, 2, 2, 2}), frames({3, 3, 3, 3}));
 
+// For longer than any test takes.
 const std::string kEndless = fmt::format(
-    R"({{"context":4096,"step_ms":1,"rules":[{{"when":"","then":[{{"text":"{}","times":500}}]}}]}})",
+    R"({{"context":4096,"step_ms":20,"rules":[{{"when":"","then":[{{"text":"{}","times":500}}]}}]}})",
     speech::frame_text(3));
 
 std::string over_http(ServerFixture& fixture, std::string_view text, std::string_view more = "") {
@@ -113,7 +114,7 @@ TEST(SpeechSocket, ATextInBitsSoundsAsItDoesWhole) {
       "words, and so many that it makes up a whole piece by itself. Two ends it, or does it? Yes.";
   const std::string whole = over_http(fixture, text);
   EXPECT_GT(whole.size(), sound({1, 1, 1, 1, 1, 1}).size());
-  for (const size_t bit : {1, 7, 40, 1000}) {
+  for (const size_t bit : std::vector<size_t>{1, 7, 40, 1000}) {
     Session session(fixture);
     ASSERT_TRUE(session.socket().open()) << session.socket().head();
     for (size_t at = 0; at < text.size(); at += bit) session.append(text.substr(at, bit));
@@ -305,7 +306,7 @@ TEST(SpeechSocket, AClientThatLeavesFreesItsWork) {
 
 TEST(SpeechSocket, ADeadlineEndsTheSession) {
   ServerFixture fixture(kEndless, speech_options());
-  Session session(fixture, kPath, "x-request-timeout-ms: 300\r\n");
+  Session session(fixture, kPath, "x-request-timeout-ms: 3000\r\n");
   session.append("First. It goes on and on. ");
   session.until(kDelta);
   const Json error = session.error();
