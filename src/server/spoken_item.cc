@@ -2,6 +2,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "server/request_pipeline.h"
 #include "server/speech_answer.h"
