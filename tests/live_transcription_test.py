@@ -253,6 +253,18 @@ class Live(unittest.TestCase):
         self.addCleanup(named.close)
         self.assertEqual(named.status, 101)
 
+    def test_a_session_has_the_time_that_its_client_gives_it(self):
+        session = Session(self.server, **{"x-request-timeout-ms": "3000"})
+        self.addCleanup(session.close)
+        self.assertEqual(session.status, 101)
+        heard = [session.hear()]
+        while not isinstance(heard[-1], int):
+            heard.append(session.hear())
+        self.assertEqual((heard[-2]["type"], heard[-2]["error"]["code"], heard[-1]), ("error", "deadline_exceeded", 1008))
+        refused = Session(self.server, **{"x-request-timeout-ms": "soon"})
+        self.addCleanup(refused.close)
+        self.assertEqual(refused.status, 400)
+
     @full
     def test_files_are_heard_beside_it(self):
         session = self.session(turn_detection=None)

@@ -179,7 +179,7 @@ class Gateway {
   void relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer);
   // Of a WebSocket; none: it may be one.
   std::optional<net::HttpResponse> refused_handshake(const net::HttpRequest& request) const;
-  // GET /v1/realtime: a session of a worker's (gateway_live.cc).
+  // GET /v1/realtime, /v1/audio/speech/websocket: a session of a worker's (gateway_live.cc).
   void open_live(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                  Caller caller);
   // GET /v1/responses: the handshake of a WebSocket.
