@@ -115,6 +115,11 @@ bool has_room(const CostCandidate& candidate);
 // How far a request is sent: as far as the nearest that has room; where none has, as far as any.
 double reach_of(std::span<const CostCandidate> candidates);
 
+// Whether something is wrong with it: even with nothing to do it would take four times as long as
+// that one, the way there and back included.
+bool is_sick(const CostRequest& request, const CostCandidate& candidate,
+             const CostCandidate& other);
+
 // So little more is no difference.
 double equal_within_s(double cost_s);
 

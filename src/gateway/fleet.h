@@ -507,6 +507,9 @@ class Fleet {
   // `chosen`, or who is cheapest here where another region is not sooner by enough.
   std::optional<size_t> kept_near(const CostRequest& request, const std::vector<CostCandidate>& all,
                                   std::optional<size_t> chosen, uint64_t draw) const;
+  // `near`, or the region that answers in its stead while something is wrong with it.
+  size_t away_from_sick(const CostRequest& request, const std::vector<CostCandidate>& all,
+                        size_t near, uint64_t draw) const;
   std::string missing_model(const Worker& worker) const;
   std::string missing_all_models(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);
