@@ -113,7 +113,7 @@ std::optional<Fleet::Assignment> Relay::assign() {
        .region = request_.region,
        .fingerprint = alike,
        .request_id = request_.request_id,
-       .may_split = !begun() && !request_.is_copy && !runs_tools_ && !request_.uplink,
+       .may_split = !begun() && !request_.is_copy && !runs_tools_ && !request_.uplink && !replays(),
        .source = split_source(),
        .may_stay = decides_late_,
        .stays_here = request_.stays_here || request_.is_copy,
@@ -414,6 +414,7 @@ bool Relay::relay(AnswerUpdate& update) {
   }
   if (head_ && head_->streamed) {
     if (request_.uplink) note_harmless();
+    if (replays()) return replay(update.last);
     if (!streaming_ && !update.bytes.empty()) {
       streaming_ = true;
       exchange_->start_stream(head_->status, head_headers());
@@ -421,7 +422,7 @@ bool Relay::relay(AnswerUpdate& update) {
     if (!update.bytes.empty()) {
       early_ = false;
       if (request_.http.path == "/v1/responses") events_ = next_event(update.bytes, events_);
-      exchange_->write(update.bytes);
+      write_events(std::move(update.bytes));
     }
     if (!update.last) return true;
     finish();
