@@ -47,7 +47,8 @@ class Drill(unittest.TestCase):
 
     def wait_for_all(self):
         for one, other in (self.regions, self.regions[::-1]):
-            wait(lambda one=one: one.is_whole(), 120, lambda one=one: [one.rows(g) for g in range(2)])
+            wait(lambda one=one: one.is_whole(), 120,
+                 lambda one=one: [one.ended(), *([(row["name"], row["state"], row["reason"]) for row in one.rows(g)] for g in range(2))])
             wait(lambda one=one, other=other: one.sees(other), 120, lambda one=one: [one.regions(g) for g in range(2)])
 
     def any_to_any(self):

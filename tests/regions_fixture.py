@@ -228,6 +228,11 @@ class Region:
     def regions(self, g):
         return json.loads(ask(self.admins[g], "GET", "/v1/regions")[1])["regions"]
 
+    def ended(self):
+        """Of its processes that have ended by themselves: the exit code, and what they said last."""
+        return [(process.process.returncode, list(process.log)[-5:]) for process in (*self.gateways, *self.workers)
+                if process is not None and process.process.poll() is not None]
+
     def is_whole(self):
         """Each of its gateways sees all of its workers."""
         return all(sum(row["state"] == "ready" and row["kind"] != "region" for row in self.rows(g)) == sum(self.counts)

@@ -69,6 +69,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.token_s = step_s / (1 - candidate.interference * share);
   terms.adapter_s = candidate.adapter_s;
   terms.pushed_out_s = candidate.pushed_out_s;
+  terms.far_s = candidate.far_s;
   terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + terms.fetch_s +
                   prefill_s + step_s;
   terms.rest_s = (output - 1) * terms.token_s;
@@ -79,7 +80,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   const double bias = std::clamp(candidate.bias, kBiasMin, kBiasMax);
   const double rest_bias = std::clamp(candidate.rest_bias, kBiasMin, kBiasMax);
   terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s +
-                  terms.pushed_out_s;
+                  terms.pushed_out_s + terms.far_s;
   return terms;
 }
 

@@ -243,6 +243,24 @@ TEST(CostRouter, OneIsSickThatIsSlowWithNothingToDo) {
   EXPECT_FALSE(is_sick(request, slowed(10), far)) << "the way there is longer than that";
 }
 
+TEST(CostRouter, WhatTheWayCostsKeepsItNear) {
+  CostCandidate near = worker(64);
+  near.slot_wait_s = 1;
+  CostCandidate far = worker(0);
+  far.distance_s = 0.05;
+  const CostRequest request{.prompt_tokens = 500, .output_tokens = 100};
+  const auto chosen = [&] { return choose_by_cost(request, std::vector{near, far}, 1, nullptr); };
+  EXPECT_EQ(chosen(), 1u);
+  const double free_s = cost_of(request, far).total_s;
+  far.far_s = 30;
+  EXPECT_DOUBLE_EQ(cost_of(request, far).total_s, free_s + 30);
+  EXPECT_EQ(chosen(), 1u) << "it alone has room";
+  far.rows = 64;
+  EXPECT_EQ(chosen(), 0u);
+  far.far_s = 0;
+  EXPECT_EQ(chosen(), 1u);
+}
+
 TEST(CostRouter, AFullCacheAndALiarAreAvoided) {
   CostCandidate full = worker(0);
   full.kv_used = 0.99;

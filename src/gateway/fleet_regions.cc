@@ -49,6 +49,7 @@ void Fleet::note_region(const RegionNews& news) {
     const RegionModel load = first == nullptr ? RegionModel() : *first;
     worker->trouble.clear();
     worker->region_round_trip_s = news.round_trip_s;
+    worker->region_egress_s_per_mb = news.egress_s_per_mb;
     worker->region_workers = std::max(load.ready, 1);
     worker->record = {.name = worker->shown,
                       .incarnation = fmt::format("region {} {}", news.region, worker->serial),
@@ -85,8 +86,9 @@ void Fleet::note_region_lost(std::string_view region, const std::string& trouble
 
 // Many stand behind it: what was sent since it spoke is shared among them, and of what runs there
 // it says itself how much it is.
-void Fleet::price_region(const Worker& worker, CostCandidate& one) const {
+void Fleet::price_region(const Worker& worker, const Wanted& wanted, CostCandidate& one) const {
   one.distance_s = worker.region_round_trip_s;
+  one.far_s = worker.region_egress_s_per_mb * static_cast<double>(wanted.body_bytes) * 1e-6;
   const int there = worker.region_workers;
   one.uncounted = (one.uncounted + there - 1) / there;
   for (const Worker::Uncounted& sent : worker.uncounted) {

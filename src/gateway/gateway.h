@@ -306,6 +306,7 @@ class Gateway {
     std::string_view model;
     std::string_view region;
     const RoutedPrompt& prompt;
+    int64_t body_bytes = 0;
   };
   net::HttpResponse explanation(const Explained& explained);
   // `adapter`: that the request names; empty: none.

@@ -118,7 +118,8 @@ std::optional<Fleet::Assignment> Relay::assign() {
        .may_stay = decides_late_,
        .stays_here = request_.stays_here || request_.is_copy,
        .media = media_work(),
-       .has_home = request_.speaks_of_id});
+       .has_home = request_.speaks_of_id,
+       .body_bytes = std::ssize(request_.http.body)});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
