@@ -81,6 +81,10 @@ Result<double> Hardware::rate(Arithmetic arithmetic) const {
                "compute"};
 }
 
+bool Hardware::is_processor() const {
+  return architecture.starts_with("x86") || architecture.starts_with("aarch64");
+}
+
 Result<Hardware> parse_hardware(const Json& json, const std::string& origin) {
   const Figures figures(json, origin);
   Hardware hardware{.name = json.string("name").value_or(""),

@@ -36,6 +36,7 @@ struct Hardware {
 
   // kInvalidArgument, naming what the architecture has.
   Result<double> rate(Arithmetic arithmetic) const;
+  bool is_processor() const;  // not a GPU
 };
 
 // How much of the datasheet an instance reached in others' published measurements.

@@ -214,19 +214,15 @@ int fewest_devices(MemoryOptions options) {
 }
 
 std::string worth_sentence(const cost_model::Hardware& hardware, const Layout& layout) {
-  const bool on_gpu =
-      hardware.link_bytes_per_second > 0 || !hardware.architecture.starts_with("x86");
-  if (on_gpu && layout.devices() > 1) {
+  if (hardware.is_processor()) return "Modelled, not measured.";
+  if (layout.devices() > 1) {
     return fmt::format(
         "Modelled, and nothing that `pelton serve` can run yet: it shares a model out among ranks "
         "on processors alone, not among {} GPUs ({}).",
         layout.devices(), cost_model::layout_name(layout));
   }
-  if (on_gpu) {
-    return "Modelled, and nothing that `pelton serve` can run yet: it computes on processors; its "
-           "GPU back end was never run on a GPU.";
-  }
-  return "Modelled, not measured.";
+  return "Modelled, and nothing that `pelton serve` can run yet: it computes on processors; its "
+         "GPU back end was never run on a GPU.";
 }
 
 Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {

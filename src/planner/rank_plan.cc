@@ -266,9 +266,8 @@ Result<Section> rank_section(const FleetPlanOptions& options) {
   add_byte_figures(capacity, section.figures);
   section.tables.push_back(exchange_table(capacity));
   if (options.with_load && capacity.memory.shape.has_experts()) add_crossovers(capacity, section);
-  const bool on_processors = hardware.link_bytes_per_second <= 0;
   section.notes.push_back(
-      on_processors
+      hardware.is_processor()
           ? "Each rank is taken to have such processors and their memory to itself, as on "
             "a second socket or host; ranks of one socket share its memory and gain "
             "nothing."

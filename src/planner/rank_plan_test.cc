@@ -105,6 +105,16 @@ TEST(RankPlan, GpusAreSaidToRunNone) {
   EXPECT_THAT(text, HasSubstr("TP and EP of this table are the usual forms"));
 }
 
+// By what they are, not by their links: an Arm processor is none, a GPU without links is one.
+TEST(RankPlan, ProcessorsAreKnownByTheirArchitecture) {
+  cost_model::Hardware arm = *cost_model::find_hardware("cpu-zen4-2");
+  arm.architecture = "aarch64";
+  EXPECT_EQ(worth_sentence(arm, {}), "Modelled, not measured.");
+  const cost_model::Hardware gpu = *cost_model::find_hardware("l40s");
+  ASSERT_EQ(gpu.link_bytes_per_second, 0);
+  EXPECT_THAT(worth_sentence(gpu, {}), HasSubstr("never run on a GPU"));
+}
+
 TEST(RankPlan, OnlyWhereThereAreRanks) {
   EXPECT_THAT(text_of(capacity_of("h100", "gpt-oss-20b", 1)), Not(HasSubstr("share out rows")));
   EXPECT_THAT(text_of(capacity_of("h100", "deepseek-v3", 8)),
