@@ -35,13 +35,13 @@ class Region(Fleet):
         super().__init__(folder, workers, script=script, pool=f'region = "{name}"\n',
                          gateway=(f'region = "{name}"\nregion_secret_file = "{self.secret}"\nkeys_file = "{self.keys}"\n',))
 
-    def knows(self, other, port=None):
+    def knows(self, other, port=None, more=""):
         """The file with another region, read by now."""
         key = self.folder / f"key-of-{other.name}"
         key.write_text(f"sk-gateway-of-{other.name}\n")
         reloads = self.metric("config_reloads_total")
         self.configure(self.ports, f'[[region]]\nname = "{other.name}"\ngateway = "http://127.0.0.1:{port or other.gateway.port}"\n'
-                                   f'key_file = "{key}"\negress_per_gb = 0.02\n')
+                                   f'key_file = "{key}"\negress_per_gb = 0.02\n{more}')
         wait(lambda: self.metric("config_reloads_total") > reloads)
 
     def regions(self):
@@ -119,6 +119,29 @@ class Regions(unittest.TestCase):
         self.assertAlmostEqual(region["egress_cost"], 0.02 * region["bytes_out"] / 1e9)
         self.assertGreater(region["round_trip_ms"], 0)
         self.assertEqual(self.eu.metric("region_requests_total", region="us"), region["requests"])
+
+    def test_what_is_large_stays_where_sending_it_costs_much(self):
+        """Though the other region has room: a hundred kilobytes are a hundred seconds here."""
+        self.pair(script=FEW_SLOTS)
+        self.eu.knows(self.us, more="egress_s_per_mb = 1000\n")
+        self.wait_for_region()
+        bodies = [json.dumps(chat(number, 24, 7)) + " " * 100_000 for number in range(24)]
+        answers = {}
+
+        def one(number):
+            link = http.client.HTTPConnection("127.0.0.1", self.eu.gateway.port, timeout=60)
+            link.request("POST", CHAT, bodies[number], {"Content-Type": "application/json", "Authorization": "Bearer sk-ann"})
+            answer = link.getresponse()
+            answers[number] = answer.status, answer.read().decode()
+            link.close()
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(len(bodies))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number, answer in answers.items():
+            self.assertEqual((answer[0], text_of(answer)), (200, letters(7, number, 24)), answer)
+        self.assertEqual(self.sent(), 0)
 
     def test_a_region_without_workers(self):
         self.pair(both=True)
@@ -212,6 +235,7 @@ class Regions(unittest.TestCase):
                            (head + own + pool + region.replace('key_file = "k"\n', ""), "'key_file' is missing"),
                            (head + own + pool + region.replace("http://127.0.0.1:2", "127.0.0.1:2"), "must be http://HOST:PORT"),
                            (head + own + pool + region + "egress_per_gb = -1\n", "egress_per_gb"),
+                           (head + own + pool + region + "egress_s_per_mb = -1\n", "egress_s_per_mb"),
                            (head + own + pool + region + 'gatewey = "x"\n', "did you mean 'gateway'"),
                            (head + 'region = "e u"\n' + pool, "is letters")):
             file = self.folder / "wrong.toml"

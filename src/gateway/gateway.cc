@@ -147,6 +147,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       begun_ns_(clock.now_ns()),
       begun_s_(clock.unix_ms() / 1000),
       knows_salts_(!options.salt_secret.empty()),
+      resume_secret_(std::move(options.resume_secret)),
       access_control_(
           std::move(options.keys),
           knows_salts_ ? std::move(options.salt_secret) : fmt::format("{:016x}", random_seed()),
@@ -376,6 +377,11 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .media = *std::move(media),
                      .uplink = std::move(uplink)});
   if (*left_ns) relayed->deadline_ns = clock_.now_ns() + **left_ns;
+  if (way == Way::kHttp) {
+    if (const auto error = set_resume(*relayed, config, *pool)) {
+      return exchange->send(error_answer(relayed->http.path, *error, request_id));
+    }
+  }
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
@@ -383,6 +389,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   (id ? relayed->other_pools : relayed->fallback) =
       std::move(id ? routed->other_pools : routed->fallback);
   drop_unfit_fallbacks(config, *relayed);
+  // Of what another pool would say its client has nothing.
+  if (relayed->resume && relayed->resume->from) relayed->fallback.clear();
   if (home && home->pool == pool->name) {
     relayed->home = {.worker = home->worker, .serial = home->serial};
   }

@@ -216,6 +216,9 @@ void Relay::move_to(PoolGate::Place place) {
 net::HttpHeaders Relay::head_headers() const {
   net::HttpHeaders headers = answer_headers(*head_);
   for (const auto& [name, value] : request_.limits.fields()) headers.add(name, value);
+  if (request_.resume && head_->streamed && !foreign_) {
+    headers.add(std::string(kResumeHeader), request_.resume->ticket);
+  }
   if (held_ns_ > 0) headers.add("x-pelton-held-ms", std::to_string(held_ns_ / kMillisecond_ns));
   return headers;
 }
