@@ -32,7 +32,7 @@ from ports import free_port
 # Hour of the day, share of the most streams: a night of nothing, a morning, a lunch, the day's most, an evening.
 DAY = ((0, 0.04), (2, 0), (5, 0), (7, 0.2), (10, 0.9), (12.5, 0.6), (15, 1), (18, 0.5), (21, 0.2), (23, 0), (24, 0))
 LEASE_S = 4
-SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 15, "slots": 4}
+SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 30, "slots": 4}
 FAULTS = {"replica killed": 4, "replica stopped": 3, "replica frozen": 2, "leader killed": 2, "leader frozen": 1, "standby killed": 1,
           "gateway killed": 2, "etcd killed": 1}
 
@@ -58,9 +58,15 @@ class Gateway:
     def kill(self):
         self.kills += 1
         self.process.end()
-        self.memory = []
         self.process = Process("gateway", "--config", self.config)
+        self.memory = []
         self.kills += 1
+
+    def look(self):
+        try:
+            self.memory.append((time.monotonic(), resident(self.process)))
+        except OSError:  # it is being killed now, by another thread
+            pass
 
 
 class Soak:
@@ -189,7 +195,7 @@ start_seconds = 1
 
     def look(self, hour):
         for one in self.gateways:
-            one.memory.append((time.monotonic(), resident(one.process)))
+            one.look()
         ready = sum(row["state"] == "ready" for row in self.rows(self.admins[0]))
         self.ready_seen.add(ready)
         print(f"{int(hour):02}:{int(hour % 1 * 60):02}  streams {self.active:3}  ready {ready}  good {self.counts['good']}  bad {self.counts['bad']}",
