@@ -4,8 +4,8 @@ which one leads by a lease in etcd, one random fault a minute, and streams of wh
 
 usage: autoscale_soak.py BINARY (--hours N | --minutes N) [--seed N] [--every SECONDS] [--streams N] [--replicas N]
 
-Exit code 1: less than 99.99 % good, the most and none of the replicas were not both seen, a gateway's memory grew by more than 1 MiB an hour
-(judged in runs of an hour or more), or something is left behind: a replica, a request, a held one. 77: etcd is not installed.
+Exit code 1: less than 99.99 % good, the most and none of the replicas were not both seen, or something is left behind: a replica, a request, a
+held one. 77: etcd is not installed. Gateways' memory, which follows the day here, is shown; fleet_soak.py judges it.
 """
 import argparse
 import collections
@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 
-from fleet_soak import GOOD, LOOK_S, ROOT, SLOPE_MAX, resident, slope  # also opens tests/ for import
+from fleet_soak import GOOD, LOOK_S, resident, slope  # also opens tests/ for import
 import gateway_fixture
 from autoscale_launchers_test import Scaler
 from autoscale_test import alive
@@ -261,9 +261,8 @@ start_seconds = 1
                           "changes of the lead": leads - 1, "ready_seen": sorted(self.ready_seen),
                           "bytes_an_hour": {name: round(value) for name, value in slopes.items()}, "left": left,
                           "failures": list(self.failures)}, indent=2))
-        grew = seconds >= 3600 and max(slopes.values()) > SLOPE_MAX
         went = {0, self.arguments.replicas} <= self.ready_seen
-        return 0 if share >= GOOD and went and not left and not grew else 1
+        return 0 if share >= GOOD and went and not left else 1
 
     def close(self):
         self.over.set()
