@@ -178,7 +178,8 @@ class Autoscale(unittest.TestCase):
                 one.join()
             self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
             self.assertEqual(fleet.page()["starts"], cycle + 1, "one launch for all of them")  # its log is not kept for so long
-            self.assertEqual(fleet.card()["state"], "ready")
+            # In a thousand cycles on a busy machine the quiet second may be over before we ask.
+            self.assertIn(fleet.card()["state"], ("ready", "cold") if FULL else ("ready",))
             fleet.wait_for("cold")
             fleet.wait(lambda: not alive(fleet.starts()[-1]))
         self.assertEqual(fleet.metric("unserved_total"), 0)
