@@ -74,12 +74,12 @@ class Regions(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
 
-    def pair(self, script=None, both=False, **us):
+    def pair(self, script=None, both=False, more="", **us):
         self.eu = Region(self.folder / "eu", "eu", script=script)
         self.addCleanup(self.eu.close)
         self.us = Region(self.folder / "us", "us", script=script, **us)
         self.addCleanup(self.us.close)
-        self.eu.knows(self.us)
+        self.eu.knows(self.us, more=more)
         if both:
             self.us.knows(self.eu)
 
@@ -122,8 +122,7 @@ class Regions(unittest.TestCase):
 
     def test_what_is_large_stays_where_sending_it_costs_much(self):
         """Though the other region has room: a hundred kilobytes are a hundred seconds here."""
-        self.pair(script=FEW_SLOTS)
-        self.eu.knows(self.us, more="egress_s_per_mb = 1000\n")
+        self.pair(script=FEW_SLOTS, more="egress_s_per_mb = 1000\n")
         self.wait_for_region()
         bodies = [json.dumps(chat(number, 24, 7)) + " " * 100_000 for number in range(24)]
         answers = {}

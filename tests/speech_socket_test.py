@@ -120,7 +120,7 @@ class Spoken(Case):
 
     def test_however_a_text_comes_its_sound_is_that_over_http(self):
         whole = over_http(self.at, TEXT)
-        self.assertGreater(len(whole), 4 * 3 * FRAME_BYTES, "there are several pieces")
+        self.assertGreater(len(whole), 3 * FRAME_BYTES, "there are several pieces")
         seed = random.SystemRandom().randrange(1 << 32)
         draw = random.Random(seed)
         for longest in (1, 8, 60, len(TEXT)):

@@ -16,6 +16,9 @@ namespace {
 // each other their requests.
 constexpr double kSoonerS = 0.01;
 constexpr double kSoonerShare = 0.2;
+// By so much at least where there is room here: what took long once, on a machine that was busy
+// with something else, is no sickness.
+constexpr double kSickS = 0.5;
 // Of requests that would leave a region whose workers are sick, one of so many stays: by these it
 // is seen when they are well again.
 constexpr uint64_t kStaysOneOf = 20;
@@ -129,7 +132,8 @@ size_t Fleet::away_from_sick(const CostRequest& request, const std::vector<CostC
     far_s = cost_s;
   }
   if (!far || !is_sick(request, all[near], all[*far])) return near;
-  if (!is_sooner(far_s, cost_of(request, all[near]).total_s)) return near;
+  const double near_s = cost_of(request, all[near]).total_s;
+  if (near_s - far_s < kSickS || !is_sooner(far_s, near_s)) return near;
   return base::random_bits(draw, 2) % kStaysOneOf == 0 ? near : *far;
 }
 
