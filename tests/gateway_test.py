@@ -24,7 +24,6 @@ from ports import free_port
 from tiers import FULL, full
 
 
-
 class Gateway(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -785,11 +784,8 @@ class Gateway(unittest.TestCase):
 
     def test_a_wrong_file_is_refused_with_its_line(self):
         file = pathlib.Path(self.folder) / "wrong.toml"
-        file.write_text("[gateway]\nlistn = 3\n")
-        done = subprocess.run([gateway_fixture.BINARY, "gateway", "--config", file, "--check"], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 3)
-        self.assertIn(f"{file}:2: [gateway] has no key 'listn'", done.stderr)
-        for line, said in (('listen = ""', f"{file}:2: [gateway]: 'listen' must be ADDRESS:PORT"),
+        for line, said in (("listn = 3", f"{file}:2: [gateway] has no key 'listn'"),
+                           ('listen = ""', f"{file}:2: [gateway]: 'listen' must be ADDRESS:PORT"),
                            ('keys_file = "/nowhere/keys"', "'keys_file': /nowhere/keys"),
                            ('fleet_key_file = "/nowhere/key"', "'fleet_key_file': /nowhere/key")):
             file.write_text(f'[gateway]\n{line}\n[[pool]]\nname = "p"\nmodel = "m"\n[[worker]]\npool = "p"\nurl = "http://127.0.0.1:9"\n')

@@ -377,11 +377,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .media = *std::move(media),
                      .uplink = std::move(uplink)});
   if (*left_ns) relayed->deadline_ns = clock_.now_ns() + **left_ns;
-  if (way == Way::kHttp) {
-    if (const auto error = set_resume(*relayed, config, *pool)) {
-      return exchange->send(error_answer(relayed->http.path, *error, request_id));
-    }
-  }
+  const auto stale = way == Way::kHttp ? set_resume(*relayed, config, *pool) : std::nullopt;
+  if (stale) return exchange->send(error_answer(relayed->http.path, *stale, request_id));
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
@@ -389,11 +386,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   (id ? relayed->other_pools : relayed->fallback) =
       std::move(id ? routed->other_pools : routed->fallback);
   drop_unfit_fallbacks(config, *relayed);
-  // Of what another pool would say its client has nothing.
-  if (relayed->resume && relayed->resume->from) relayed->fallback.clear();
-  if (home && home->pool == pool->name) {
-    relayed->home = {.worker = home->worker, .serial = home->serial};
-  }
+  if (home && home->pool == pool->name) relayed->home = {home->worker, home->serial};
   if (wakes) relayed->gate = gate_for(*relayed);
   if (relayed->gate != nullptr) relayed->keep_alive = keep_alive_of(*relayed, way, from->comes);
   start_relay(relayed, exchange, settings, *pool, routed->shadow);

@@ -219,7 +219,9 @@ TEST(SpeechSocket, WhatIsWrongIsNamedAndEndsNothing) {
     const Json error = session.error();
     EXPECT_EQ(error.string("param").value_or(""), wrong.param) << error.dump();
     EXPECT_EQ(error.string("event_id"), "mine");
-    if (!wrong.code.empty()) EXPECT_EQ(error.string("code"), wrong.code);
+    if (!wrong.code.empty()) {
+      EXPECT_EQ(error.string("code"), wrong.code);
+    }
     EXPECT_THAT(error.string("message").value_or(""), HasSubstr(wrong.says));
   }
   session.socket().text("{");
