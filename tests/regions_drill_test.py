@@ -2,7 +2,7 @@
 """Two regions, each with two gateways and four workers, under load: what new requests get five seconds behind each misfortune, what
 those get that are tied to a lost region, and where requests go once it is over.
 
-usage: regions_drill_test.py BINARY    PELTON_FULL: all misfortunes and 200 streams; otherwise one region lost and back, 20 streams
+usage: regions_drill_test.py BINARY    PELTON_FULL: all misfortunes and 200 streams; DRILL_SHORT: one region lost and back, 20 streams
                                        DRILL_STEPS: of all of them these, as region_slowed,links_cut
 """
 import collections
@@ -194,5 +194,8 @@ class Drill(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if not FULL and not os.environ.get("DRILL_SHORT"):
+        print("PELTON_FULL=1 opens this")
+        sys.exit(77)
     gateway_fixture.BINARY = sys.argv.pop(1)
     unittest.main(verbosity=2)

@@ -282,6 +282,7 @@ void SpeechSocket::advance() {
   }
 }
 
+// Without a deadline of its own: the session's ends it, and says so once.
 void SpeechSocket::begin_item(const std::shared_ptr<SpokenItem>& item,
                               const std::string& first_piece) {
   busy_ = true;
@@ -294,8 +295,7 @@ void SpeechSocket::begin_item(const std::shared_ptr<SpokenItem>& item,
             .tenant = call_.tenant,
             .caller = call_.caller,
             .arrived_ns = services_.clock.now_ns(),
-            .body_bytes = static_cast<int64_t>(first_piece.size()),
-            .transport_deadline_ns = deadline_ns_};
+            .body_bytes = static_cast<int64_t>(first_piece.size())};
   call.request.body = api::speech_body(*item->settings, model_name_, first_piece);
   call.model_asked = model_name_;
   call.entry = new_entry(first_piece.size());
@@ -306,6 +306,7 @@ void SpeechSocket::item_over() {
   if (!busy_) return;
   busy_ = false;
   turn_.reset();
+  if (items_.empty()) return;  // the session ended first, and took them
   items_.front()->turns = nullptr;
   items_.pop_front();
   if (over_ || call_.exchange->closed()) return;
