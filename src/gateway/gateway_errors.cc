@@ -44,7 +44,7 @@ api::ApiError region_not_allowed(const Error& why) {
 
 api::ApiError cannot_resume(std::string_view why) {
   return {.status = kCannotResume,
-          .message = fmt::format("this stream cannot be gone on with: {}", why),
+          .message = fmt::format("this stream cannot be resumed: {}", why),
           .type = "invalid_request_error",
           .param = {},
           .code = "cannot_resume"};

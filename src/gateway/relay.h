@@ -256,7 +256,7 @@ class Relay final : public WorkerListener,
   bool apply(AnswerUpdate update);
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
-  // A stream that is gone on with from another gateway (relay_resume.cc).
+  // A stream that is resumed from another gateway (relay_resume.cc).
   bool replays() const { return request_.resume && request_.resume->from && !replayed_; }
   bool replay(bool is_last);  // false: the attempt is over
   StreamPlace place() const;

@@ -1,10 +1,10 @@
-// With what a client that has lost its gateway amid a stream gets the rest of it at another one:
+// With what a client that has lost its gateway amid a stream resumes it at another one:
 //
-//   x-pelton-resume: CREATED_MS-SEED-MAC   in the stream's head; the client shows it to the next
-//   one id: 17f.9-DIGEST                       of each of its events behind which it may be cut:
-//   how many
-//                                          tokens each choice has said there (f: and has ended),
-//                                          and which; as Last-Event-ID of the request that goes on
+//   x-pelton-resume: CREATED_MS-SEED-MAC   in the stream's head; shown to the next gateway
+//   id: 17f.9-DIGEST                       of each event behind which it may be cut
+//
+// An id says how many tokens each choice has had there (f: and it has ended) and a digest of them;
+// it is the Last-Event-ID of the request that resumes.
 //
 // An answer is a function of its request, its seed and the day it was begun on, so the next gateway
 // has it computed anew up to that place, sees by the digest that it is the same, and passes on what
