@@ -471,7 +471,8 @@ class Autoscale(unittest.TestCase):
 
     def test_outdated_replicas_are_said_and_rolled_when_that_is_asked_for(self):
         """The file's `serve` changes: the replica is kept and named; with roll = true another one takes its place, under requests."""
-        fleet = self.scaled(2, apart=True, scale="min = 1")
+        # The load below is to ask for one replica however slow the machine is: a second one would be what the roll keeps.
+        fleet = self.scaled(2, apart=True, scale="min = 1\nconcurrency_target = 50\nbacklog = 600")
         fleet.wait(lambda: fleet.starts() and fleet.card()["state"] == "ready")
         first = fleet.starts()[0]
         self.addCleanup(lambda: alive(first) and os.kill(first, signal.SIGKILL))
@@ -507,6 +508,7 @@ class Autoscale(unittest.TestCase):
             one.start()
         time.sleep(0.5)
         self.assertTrue(alive(first), "it is kept")
+        self.assertEqual(fleet.starts(), [], list(fleet.scaler.log)[-20:])
         again(more.replace("start_seconds", "roll = true\nstart_seconds"))
         try:
             fleet.wait(lambda: not alive(first) and pool()["outdated"] == {} and pool()["ready"] == 1)
@@ -515,7 +517,7 @@ class Autoscale(unittest.TestCase):
             for one in clients:
                 one.join()
         self.assertEqual(faults, [])
-        self.assertEqual(len(fleet.starts()), 1, "one for one")
+        self.assertEqual(len(fleet.starts()), 1, list(fleet.scaler.log)[-20:])
 
     def test_an_older_autoscaler_is_obeyed_no_longer(self):
         fleet = self.scaled(apart=True)
