@@ -169,6 +169,7 @@ Result<GatewayOptions> gateway_options(gateway::GatewayConfig config, TextsByFil
     options.salt_secret = cluster::salt_secret(*key);
     options.peer_key = key->derive(kv_transfer::kPeerLabel).front();
     options.limit_secret = key->derive("limits").front();
+    options.resume_secret = key->derive("stream tickets").front();
   }
   const bool has_services = std::ranges::any_of(
       options.config.pools,

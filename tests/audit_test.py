@@ -19,6 +19,7 @@ import urllib.parse
 import gateway_fixture
 from gateway_fixture import Process, ask
 from ports import free_port
+from tiers import full
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "a canary in its cage"}]}
 
@@ -249,6 +250,7 @@ class Audit(unittest.TestCase):
         for word in ("canary", "sk-user", "sk-ann"):
             self.assertNotIn(word, self.log.read_text())
 
+    @full
     def test_an_order_about_what_was_not_launched_is_refused_and_a_line(self):
         self.config.write_text(self.text(1) + '[[pool]]\nname = "s"\nmodel = "s"\n[pool.scale]\n')
         self.gateway()

@@ -18,6 +18,7 @@ import gateway_fixture
 from autoscale_test import Scaled
 from gateway_fixture import Socket, ask, chat, letters
 from ports import free_port
+from tiers import full
 
 
 class Held(unittest.TestCase):
@@ -79,6 +80,7 @@ class Held(unittest.TestCase):
         self.assertIn('"param":"temperature"', text)
         link.close()
 
+    @full
     def test_a_stream_that_is_no_stream_of_events_has_no_comments(self):
         """Ollama's readers parse each line as JSON, and who hears sound would hear comments."""
         fleet = self.scaled(scale="hold_keepalive_seconds = 0.05")
@@ -133,6 +135,7 @@ class Held(unittest.TestCase):
         self.assertTrue(text.startswith(": ") and text.endswith("data: [DONE]\n\n"), "streams have comments all the same")
         link.close()
 
+    @full
     def test_a_start_that_fails_stands_in_the_body_of_a_whole_answer_that_was_kept_alive(self):
         fleet = self.scaled(scale='hold_keepalive_seconds = 0.05\nhold_keepalive = "whitespace"', launch='kind = "simulated"\nlead_seconds = 0.5',
                             serve=[str(pathlib.Path(self.folder) / "no-such-model")])
@@ -140,6 +143,7 @@ class Held(unittest.TestCase):
         self.assertEqual((status, text[:1]), (200, " "), text)
         self.assertEqual(json.loads(text)["error"]["code"], "model_start_failed", text)
 
+    @full
     def test_a_wait_that_is_over_stands_in_the_body_of_a_whole_answer_that_was_kept_alive(self):
         fleet = self.scaled(scale='hold_keepalive_seconds = 0.05\nhold_keepalive = "whitespace"\nhold_seconds = 1', start=0.1,
                             launch='kind = "simulated"\nlead_seconds = 1000')

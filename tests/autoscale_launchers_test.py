@@ -23,6 +23,7 @@ from gateway_discovery_test import Etcd
 from gateway_fixture import BOX, Process, ask, check_stream
 from ports import free_port
 from kubernetes_workload import WorkloadApi
+from tiers import full
 
 
 class Scaler:
@@ -169,6 +170,7 @@ start_seconds = 1
         kinds = {(method, path.split("/namespaces/")[1].split("/", 1)[1].split("/")[0]) for method, path, body in api.writes}
         self.assertLessEqual(kinds, {("PATCH", "deployments"), ("POST", "leases"), ("PATCH", "leases"), ("PATCH", "pods")}, "no more rights")
 
+    @full
     def test_pods_of_another_kind_from_nothing_to_some_and_back(self):
         """Servers that know nothing of fleets: they are known by their port, and by their own metrics."""
         port = free_port()
@@ -260,6 +262,7 @@ start_seconds = 1
         self.addCleanup(lambda: etcd.process.poll() is None and etcd.end())
         self.check_lead('lead = "etcd"', f'[etcd]\nendpoints = ["{etcd.endpoint}"]')
 
+    @full
     def test_a_lease_of_kubernetes_says_who_leads(self):
         api = WorkloadApi("secret", lambda address: None)
         self.addCleanup(api.close)
@@ -272,6 +275,7 @@ start_seconds = 1
         kinds = {(method, path.split("/namespaces/ml/")[1].split("/")[0]) for method, path, body in api.writes}
         self.assertEqual(kinds, {("POST", "leases"), ("PATCH", "leases"), ("POST", "configmaps"), ("PATCH", "configmaps")}, "no more rights")
 
+    @full
     def test_a_leader_that_is_stopped_for_good_loses_its_folder(self):
         """SIGSTOP, and nobody wakes it: it still has the folder and the port; the next one ends it, takes its replica over, and answers."""
         api = WorkloadApi("secret", lambda address: None)

@@ -26,8 +26,8 @@ from autoscale_test import alive
 from gateway_fixture import BOX, Process, ask
 from kubernetes_workload import WorkloadApi
 from ports import free_port
+from tiers import FULL, full
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 SERVE = [str(BOX), "--threads", "1", "--device", "cpu", "--current-date", "2026-11-28", "--max-model-len", "768", "--max-num-seqs", "4",
          "--kv-cache-memory", "16MiB", "--swap-space", "16MiB"]
 
@@ -242,6 +242,7 @@ class SplitPools(unittest.TestCase):
         self.assertGreater(fleet.splits("handed_over"), 50 if FULL else 5)
         self.assertEqual(fleet.pools()["prefill"]["lost"] + fleet.pools()["decode"]["lost"], 2)
 
+    @full
     def test_a_new_leader_goes_on_from_what_the_old_one_knew_of_both_roles(self):
         api = WorkloadApi("secret", lambda address: None)
         self.addCleanup(api.close)

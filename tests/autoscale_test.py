@@ -26,6 +26,7 @@ import unittest
 import gateway_fixture
 from gateway_fixture import BOX, Process, ask, chat, check_stream
 from ports import free_port
+from tiers import full
 
 FULL = False
 SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 1, "slots": 8}
@@ -170,14 +171,15 @@ class Autoscale(unittest.TestCase):
         self.assertEqual(fleet.card()["eta_s"], 1)
         self.assertEqual(ask(fleet.port, "GET", "/ready")[0], 200, "who asks is served, so it is ready")
         self.assertEqual(fleet.starts(), [], "nobody has asked for anything")
-        cycles = 1000 if FULL else 3
+        cycles = 1000 if FULL else 1
         for cycle in range(cycles):
             threads, faults = self.at_once(fleet, range(1000 * cycle + 1, 1000 * cycle + 41))
             for one in threads:
                 one.join()
             self.assertEqual(faults, [], list(fleet.gateway.log)[-20:])
             self.assertEqual(fleet.page()["starts"], cycle + 1, "one launch for all of them")  # its log is not kept for so long
-            self.assertEqual(fleet.card()["state"], "ready")
+            # In a thousand cycles on a busy machine the quiet second may be over before we ask.
+            self.assertIn(fleet.card()["state"], ("ready", "cold") if FULL else ("ready",))
             fleet.wait_for("cold")
             fleet.wait(lambda: not alive(fleet.starts()[-1]))
         self.assertEqual(fleet.metric("unserved_total"), 0)
@@ -188,6 +190,7 @@ class Autoscale(unittest.TestCase):
         self.assertEqual((page["pool"], page["state"], page["desired"], page["starts"], page["lost"]), ("box", "cold", 0, cycles, 0), page)
         self.assertEqual(fleet.metric("requests_open"), 0)
 
+    @full
     def test_machines_of_a_provider_that_is_played(self):
         """Two at most, some time after it was ordered, and taken back amid a stream: another one comes, and nothing is lost."""
         fleet = self.scaled(2, scale="min = 1", launch='kind = "simulated"\nquota = 2\nlead_seconds = 0.2\nlead_p90 = 0.4\n'
@@ -229,6 +232,7 @@ class Autoscale(unittest.TestCase):
               f"to the first byte: {sorted(sent)[5]:.0f} ms ({max(sent):.0f})", file=sys.stderr)
         self.assertEqual(len(fleet.starts()), 11)
 
+    @full
     def test_a_provider_without_stock_keeps_requests_waiting(self):
         fleet = self.scaled(launch='kind = "simulated"\nstock_outs = [{at = 0, for = 5}]')
         threads, faults = self.at_once(fleet, range(1, 5))
@@ -261,6 +265,7 @@ class Autoscale(unittest.TestCase):
         fleet.wait(lambda: page()["standby"] == 1)
         check_stream(fleet.port, 3, 20, 3)
 
+    @full
     def test_one_that_stands_by_is_asked_nothing_while_others_serve(self):
         fleet = self.scaled(2, scale="standby = 1\nmin = 1")
         page = fleet.page
@@ -272,6 +277,7 @@ class Autoscale(unittest.TestCase):
         asked = {one["state"]: one["requests"] for one in workers}
         self.assertEqual(asked["draining"], 0, workers)
 
+    @full
     def test_one_that_stands_by_gives_its_kv_memory_back(self):
         """A real model: what its KV cache took is the machine's again, and comes back with requests."""
         fleet = self.scaled(scale="standby = 1", serve=[str(BOX), "--kv-cache-memory", "64MiB", "--max-num-seqs", "4"])
@@ -307,6 +313,7 @@ class Autoscale(unittest.TestCase):
         self.assertEqual((again["usage"].get("prompt_tokens_details") or {}).get("cached_tokens", 0), 0, again)
         self.assertEqual((fleet.page()["woken"], fleet.starts()), (2, [replica]), "woken, nothing was started")
 
+    @full
     def test_a_thousand_requests_within_a_moment_start_one_replica(self):
         """FT-40: one launch, every answer whole. Sockets by hand: a thousand threads would be what is measured."""
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -331,6 +338,7 @@ class Autoscale(unittest.TestCase):
         self.assertEqual(len(fleet.starts()), 1)
         self.assertEqual(fleet.metric("unserved_total"), 0)
 
+    @full
     def test_requests_at_any_moment_of_many_cycles_are_answered(self):
         """Requests of which many come into the moment in which the last replica goes."""
         fleet = self.scaled()
@@ -463,7 +471,8 @@ class Autoscale(unittest.TestCase):
 
     def test_outdated_replicas_are_said_and_rolled_when_that_is_asked_for(self):
         """The file's `serve` changes: the replica is kept and named; with roll = true another one takes its place, under requests."""
-        fleet = self.scaled(2, apart=True, scale="min = 1")
+        # The load below is to ask for one replica however slow the machine is: a second one would be what the roll keeps.
+        fleet = self.scaled(2, apart=True, scale="min = 1\nconcurrency_target = 50\nbacklog = 600")
         fleet.wait(lambda: fleet.starts() and fleet.card()["state"] == "ready")
         first = fleet.starts()[0]
         self.addCleanup(lambda: alive(first) and os.kill(first, signal.SIGKILL))
@@ -499,6 +508,7 @@ class Autoscale(unittest.TestCase):
             one.start()
         time.sleep(0.5)
         self.assertTrue(alive(first), "it is kept")
+        self.assertEqual(fleet.starts(), [], list(fleet.scaler.log)[-20:])
         again(more.replace("start_seconds", "roll = true\nstart_seconds"))
         try:
             fleet.wait(lambda: not alive(first) and pool()["outdated"] == {} and pool()["ready"] == 1)
@@ -507,7 +517,7 @@ class Autoscale(unittest.TestCase):
             for one in clients:
                 one.join()
         self.assertEqual(faults, [])
-        self.assertEqual(len(fleet.starts()), 1, "one for one")
+        self.assertEqual(len(fleet.starts()), 1, list(fleet.scaler.log)[-20:])
 
     def test_an_older_autoscaler_is_obeyed_no_longer(self):
         fleet = self.scaled(apart=True)
@@ -590,6 +600,7 @@ class Autoscale(unittest.TestCase):
                               capture_output=True, text=True, timeout=30, check=True).stdout
         self.assertRegex(said, "the last start that failed: .*exit code 4.*no-such-model")
 
+    @full
     def test_replicas_are_called_as_their_pool(self):
         """A folder of another name: requests name the pool's model, and find it."""
         folder = pathlib.Path(self.folder) / "pelton-box-v2"
@@ -599,6 +610,7 @@ class Autoscale(unittest.TestCase):
         self.assertEqual(status, 200, text)
         self.assertEqual((fleet.page()["ready"], len(fleet.starts())), (1, 1))
 
+    @full
     def test_a_replica_of_another_name_has_failed_to_start(self):
         """Its names stand in a file that only it reads."""
         names = pathlib.Path(self.folder) / "serve.toml"

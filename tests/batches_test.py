@@ -7,7 +7,6 @@ usage: batches_test.py BINARY
 """
 import collections
 import json
-import os
 import pathlib
 import random
 import signal
@@ -19,9 +18,11 @@ import unittest
 import urllib.error
 import urllib.request
 
+from tiers import FULL
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
-LINES = 10_000 if os.environ.get("PELTON_FULL") else 1_000
+LINES = 10_000 if FULL else 1_000
 SCRIPT = {"step_ms": 1, "slots": 16, "blocks": 2000, "context": 4096, "rules": [
     {"when": "", "then": "<|channel|>final<|message|>Hi.<|return|>"},
     {"when": "count for ", "then": ["<|channel|>final<|message|>", {"counted": 1}, "<|return|>"]}]}

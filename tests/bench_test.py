@@ -23,6 +23,7 @@ import time
 import unittest
 
 from chromium import Chromium
+from tiers import full
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
@@ -448,7 +449,7 @@ class Hostile(unittest.TestCase):
             self.assertNotIn(b"\x1b", done.stderr)
 
 
-@unittest.skipUnless(os.environ.get("PELTON_FULL"), "the report in a browser: ./test --full")
+@full
 class Report(ServerTestCase):
     LOOK = """(() => {
       const lines = [...document.querySelectorAll('svg path.line')];

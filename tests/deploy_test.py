@@ -23,11 +23,11 @@ import urllib.parse
 import gateway_fixture
 from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream
 from ports import free_port
+from tiers import FULL, full
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
 DESCRIBED = tomllib.loads((DEPLOY / "metrics.toml").read_text())
-FULL = os.environ.get("PELTON_FULL") == "1"
 NAME = re.compile(r"\b(?:pelton|vllm|http|process)[_:][a-z0-9_:]*[a-z0-9]")
 
 
@@ -206,7 +206,7 @@ class Exported(unittest.TestCase):
         self.assertEqual(status, 200, text)
         self.name_targets()
 
-    @unittest.skipUnless(FULL, "PELTON_FULL=1")
+    @full
     def test_every_panel_has_data(self):
         prometheus = shutil.which("prometheus")
         self.assertIsNotNone(prometheus, "tools/install_packages --full")

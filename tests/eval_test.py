@@ -19,6 +19,7 @@ import time
 import unittest
 
 from ports import free_port
+from tiers import FULL
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BINARY = ""
@@ -142,7 +143,7 @@ class Perplexity(unittest.TestCase):
         and the model itself is at 0."""
         gate = 6e-4  # nats, as asked of fast kernels (testdata/golden)
         found = []
-        for seed in range(100 if os.environ.get("PELTON_FULL") else 3):
+        for seed in range(100 if FULL else 3):
             base = os.path.join(self.folder.name, f"base{seed}")
             pelton("synth", "--like", os.path.join(TINY, "config.json"), "--seed", str(seed), base)
             kl = {}

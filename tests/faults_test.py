@@ -22,6 +22,8 @@ import threading
 import time
 import unittest
 
+from tiers import full
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
 JUMPS = None
@@ -345,6 +347,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.chat(), "Hello.")
         self.assert_clean()
 
+    @full
     def test_FT_49_connections_leave_descriptors_for_all_else(self):
         """Of 1000 descriptors 320 stay free when the public listener is full."""
         server = self.serve(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000)))
@@ -429,6 +432,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(self.ask(f"/v1/responses/{name}")[0], 200, "forgotten before its time")
         self.assert_clean()
 
+    @full
     def test_FT_50_who_reads_the_calendar(self):
         """Only who tells a date; nobody who waits or measures."""
         allowed = {"base/clock.cc", "base/clock.h",  # the calendar itself

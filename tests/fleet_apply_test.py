@@ -22,6 +22,7 @@ import urllib.parse
 import gateway_fixture
 from gateway_fixture import Process
 from ports import free_port
+from tiers import FULL
 
 HEAD = """# the fleet of a test
 [gateway]
@@ -443,7 +444,7 @@ class Apply(unittest.TestCase):
         whole = self.head + POOLS
         texts = {1: whole}
         url = urllib.parse.quote("http://127.0.0.1:4", safe="")
-        for _ in range(2000 if os.environ.get("PELTON_FULL") else 60):
+        for _ in range(2000 if FULL else 60):
             kind = dice.randrange(4)
             if kind == 0:
                 status, text, _ = self.patch({"gateway": {"retries": dice.choice([None, 1, 2, 3])}, "pool": {"a": {"region": dice.choice([None, "eu"])}}})

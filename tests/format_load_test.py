@@ -23,11 +23,13 @@ import threading
 import time
 import unittest
 
+from tiers import FULL
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ARGS = None
 SEED = int(os.environ.get("PELTON_SEED") or random.randrange(1 << 31))
 RANDOM = random.Random(SEED)
-SEEDS = range(4) if os.environ.get("PELTON_FULL") else range(1)
+SEEDS = range(4) if FULL else range(1)
 GAP_MAX_S = 2.5  # between two tokens of the witness; it was 18.5 s
 
 GRAMMARS = {
@@ -71,7 +73,7 @@ IMPOSSIBLE = [
 def drawn(formats, most):
     """`most` of them by the run's seed, or all."""
     names = list(formats)
-    if not os.environ.get("PELTON_FULL"):
+    if not FULL:
         names = RANDOM.sample(names, min(most, len(names)))
     return {name: formats[name] for name in names}
 

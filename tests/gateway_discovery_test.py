@@ -24,8 +24,8 @@ import gateway_fixture
 from gateway_fixture import BOX, SCRIPT, Process, ask, chat, check_stream
 from ports import free_port
 from kubernetes_api import ApiServer
+from tiers import FULL
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 
 
 class Etcd:
@@ -158,7 +158,7 @@ class Discovery(unittest.TestCase):
             one.start()
         etcd.process.send_signal(signal.SIGSTOP)
         third = self.worker("three", *flags)
-        time.sleep(10)
+        time.sleep(10 if FULL else 4)
         self.assertEqual(self.states(), {"one": "ready", "two": "ready"}, "nobody is taken out")
         etcd.process.send_signal(signal.SIGCONT)
         self.wait(lambda: self.states().get("three") == "ready", gateway.log)
@@ -212,7 +212,7 @@ class Discovery(unittest.TestCase):
             self.wait(lambda gateway=gateway: ask(gateway.port, "GET", "/ready")[0] == 200, gateway.log)
         self.wait(lambda: all(metric(admin, "limit_gateways") == 3 for admin in admins), first.log)
         began, served = time.monotonic(), 0
-        while time.monotonic() - began < (60 if FULL else 8):
+        while time.monotonic() - began < (60 if FULL else 4):
             served += sum(post(gateway) == 200 for gateway in (first, second, third))
         minutes = (time.monotonic() - began) / 60
         self.assertLessEqual(served, 60 * 1.05 + 60 * minutes + 2, "together no more than one gateway would let in")
@@ -220,7 +220,7 @@ class Discovery(unittest.TestCase):
         # Only the first one is asked now: the other one's part is its own, but for a little.
         self.wait(lambda: (post(first), self.limit_of(first))[1] >= 55, first.log)
         etcd.process.send_signal(signal.SIGSTOP)
-        time.sleep(5)
+        time.sleep(5 if FULL else 2)
         self.assertGreaterEqual(self.limit_of(first), 55, "as it was")
         etcd.process.send_signal(signal.SIGCONT)
         # Those that are gone give their parts back, when their leases are over.

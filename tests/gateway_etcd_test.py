@@ -18,9 +18,9 @@ import gateway_fixture
 from gateway_discovery_test import Etcd
 from gateway_fixture import ask
 from ports import free_port
+from tiers import full
 
 PREFIX = "/pelton/v1/main"
-FULL = bool(os.environ.get("PELTON_FULL"))
 
 
 def coded(text):
@@ -106,6 +106,7 @@ class Trouble(unittest.TestCase):
         self.assertEqual(set(self.states().values()), {"ready"})
         self.end(gateway)
 
+    @full
     def test_ET_13_etcd_is_full(self):
         """NOSPACE: nobody registers and leases are not put down anew, but what is there serves on; with room again who waited is found."""
         etcd = self.etcd("--quota-backend-bytes", str(4 << 20))
@@ -115,7 +116,7 @@ class Trouble(unittest.TestCase):
             number += 1
         self.assertLess(number, 20, "it is full")
         late = self.worker("late", *self.flags)
-        time.sleep(3 if not FULL else 30)
+        time.sleep(30)
         self.assertEqual(self.states(), {"one": "ready", "two": "ready"})
         self.assertIsNone(late.process.poll(), "it serves whom it can")
         self.assertIn("etcd", "".join(late.log))
@@ -129,7 +130,7 @@ class Trouble(unittest.TestCase):
         self.wait(lambda: self.states().get("late") == "ready", [*gateway.log, *late.log])
         self.end(gateway)
 
-    @unittest.skipUnless(FULL, "PELTON_FULL")
+    @full
     def test_three_members_one_two_all_stopped(self):
         """FT-45, ET-09: no request fails, nobody who answers is taken out; with a majority who comes is found, without one nobody is."""
         peers = [free_port() for _ in range(3)]

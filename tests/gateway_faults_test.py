@@ -16,6 +16,7 @@ import unittest
 
 import gateway_fixture
 from gateway_fixture import BOX, Replicas, ask, chat, check_stream
+from tiers import full
 
 
 class Faults(unittest.TestCase):
@@ -111,6 +112,7 @@ class Faults(unittest.TestCase):
         ask(fleet.admin, "POST", "/v1/workers/w-2/restore")
         fleet.wait_for(4)
 
+    @full
     def test_a_worker_that_announces_nothing_is_only_slower(self):
         """FT-32: half of the events are lost, and then all of them."""
         fleet = self.fleet(2, pool=f'tokenizer = "{BOX}"\n')
@@ -193,12 +195,13 @@ class Faults(unittest.TestCase):
         self.assertEqual(fleet.row(0)["requests"] - before, 6)
         self.assertEqual(fleet.row(0)["state"], "ready")
 
+    @full
     def test_FT_60_faults_in_any_order(self):
         """Whatever a seed draws, one worker after the other and several at once: no client sees any of it, and all is back to zero."""
         seed = int(os.environ.get("PELTON_SEED", "0")) or random.randrange(1, 10**6)
         print(f"PELTON_SEED={seed}", flush=True)
         fleet = self.fleet(4)
-        for run in range(100 if os.environ.get("PELTON_FULL") else 1):
+        for run in range(100):
             draw = random.Random(seed + run)
             over, raised, numbers = threading.Event(), [], iter(range(10**9))
             self.addCleanup(over.set)
@@ -236,6 +239,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(fleet.metric("streams_interrupted_total") + fleet.metric("unserved_total"), 0, seed + run)
         self.wait(fleet, lambda: all(row["running"] == 0 for row in fleet.rows()))
 
+    @full
     def test_a_trial_whose_client_leaves_is_made_again(self):
         """The only worker is ejected; its time is over, and whoever would show that it is well again goes away."""
         fleet = self.fleet(2)

@@ -20,6 +20,7 @@ import unittest.mock
 import gateway_fixture
 from gateway_fixture import BOX, Process, ask, events
 from ports import free_port
+from tiers import full
 from vllm_publisher import Publisher
 
 WORDS = [f" w{i}" for i in range(12)]  # what each of them says, greedily, behind any prompt; a token each
@@ -272,6 +273,7 @@ class ForeignWorkers(unittest.TestCase):
             self.assertTrue(any(one.get("continue_final_message") for one in asked))
         self.assertEqual(self.metric("streams_interrupted_total"), 0)
 
+    @full
     def test_text_alone(self):
         servers = [Foreign({"text"}) for _ in range(2)]
         self.start(servers, "sglang")
@@ -443,6 +445,7 @@ class ForeignWorkers(unittest.TestCase):
         self.wait(lambda: self.metric("index_names") == 0)
 
 
+    @full
     def test_our_own_events_are_read_as_vllms(self):
         """serve --kv-events-endpoint, in both forms: a gateway that takes the worker for one of vLLM's sends prompts where they are known;
         what a salt hides is not said."""

@@ -22,6 +22,7 @@ import unittest
 import gateway_fixture
 from gateway_fixture import BOX, Fleet, Process, Replicas, ask, chat, check_stream
 from ports import free_port
+from tiers import full
 
 CHAT = "/v1/chat/completions"
 
@@ -162,10 +163,12 @@ class Links(unittest.TestCase):
         """Nothing arrives, nothing breaks: its answers go on elsewhere, and behind it nothing comes twice."""
         self.check_parted(to="hold", fro="hold")
 
+    @full
     def test_FT_27_a_network_parts_one_way(self):
         """The worker hears the gateway and is not heard."""
         self.check_parted(fro="hold")
 
+    @full
     def test_a_connection_that_stands_still_is_left_while_its_watch_goes_on(self):
         """Nothing comes of its answers and nothing breaks, and its reports say that it is well: they go on elsewhere."""
         fleet = self.proxied(3)
@@ -259,6 +262,7 @@ class Links(unittest.TestCase):
         ask(fleet.admin, "POST", "/v1/workers/w-0/undrain")
         fleet.wait_for(2)
 
+    @full
     def test_a_pool_that_is_renamed_keeps_its_answers(self):
         fleet = self.fleet(2)
         streams = self.streams(fleet.gateway.port, range(100, 106), 900)
@@ -273,6 +277,7 @@ class Links(unittest.TestCase):
         self.assertGreater(fleet.metric("migrations_total"), 0)
         self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
 
+    @full
     def test_FT_28_a_network_breaks_and_crawls(self):
         fleet = self.proxied(2)
         over = threading.Event()
@@ -326,6 +331,7 @@ class Links(unittest.TestCase):
         self.assertEqual(broken, ["broken"] * 8)
         self.wait(lambda: sum(row["running"] for row in fleet.rows()) == 0)
 
+    @full
     def test_FT_25_gateways_of_other_minds_answer_alike(self):
         """One knows what workers hold and one does not; which worker computes an answer is nobody's business."""
         fleet = self.fleet(3, pool=f'tokenizer = "{BOX}"\n')
@@ -360,6 +366,7 @@ class Links(unittest.TestCase):
         new.incarnation = "new-2"
         self.wait(lambda: all(row["state"] == "ready" for row in json.loads(ask(admin, "GET", "/v1/workers")[1])["workers"]))
 
+    @full
     def test_the_fleets_key_is_rotated_under_load(self):
         """Workers take both keys first, then gateways make with the new one, then the old one goes; no stream minds."""
         fleet = Fleet(self.folder, 2)
@@ -454,6 +461,7 @@ class Names(unittest.TestCase):
                 self.assertEqual(sum(state == "draining" for state in states.values()), 1, states)
                 self.assertEqual(ask(fleet.admin, "POST", f"/v1/workers/{name}/undrain")[0], 200)
 
+    @full
     def test_who_is_down_gives_its_name_to_who_has_it_now(self):
         with tempfile.TemporaryDirectory() as folder:
             fleet = Twins(folder, 1)

@@ -18,6 +18,7 @@ import unittest
 
 import gateway_fixture
 from gateway_fixture import Fleet, Replicas, ask, chat, check_stream
+from tiers import FULL, full
 
 CHAT = "/v1/chat/completions"
 
@@ -71,7 +72,7 @@ class Policy(unittest.TestCase):
             self.wait(lambda: fleet.metric("config_reloads_total") > reloads)
             self.wait(lambda: fleet.ready() == 3)
         split(70, 30)
-        sessions = [f"s{i}" for i in range(60)]
+        sessions = [f"s{i}" for i in range(60 if FULL else 40)]
 
         def arm_of(session):
             before = self.arms(fleet)
@@ -81,8 +82,8 @@ class Policy(unittest.TestCase):
             return next(arm for arm in after if after[arm] != before.get(arm, 0))
         first = {session: arm_of(session) for session in sessions}
         self.assertEqual({session: arm_of(session) for session in sessions}, first, "who has one keeps it")
-        self.assertGreater(sum(arm == "b" for arm in first.values()), 6)
-        self.assertGreater(sum(arm == "box" for arm in first.values()), 24)
+        self.assertGreater(sum(arm == "b" for arm in first.values()), len(sessions) // 10)
+        self.assertGreater(sum(arm == "box" for arm in first.values()), len(sessions) * 4 // 10)
         sent = {row["name"]: row["requests"] for row in fleet.rows()}
         self.assertEqual(sent["w-2"], self.arms(fleet)["b"])
         # Without a name a conversation is known by how it begins, or by the response that it goes on from.
@@ -108,6 +109,7 @@ class Policy(unittest.TestCase):
         split(100, 0)
         self.assertEqual({arm_of(session) for session in sessions[:10]}, {"box"})
 
+    @full
     def test_a_worker_that_leaves_the_list_and_comes_back_is_as_before(self):
         """RB-03: it knows the attempts that it has had; the gateway numbers none of them again."""
         fleet = self.fleet(2)
@@ -252,6 +254,7 @@ class Policy(unittest.TestCase):
         self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1))[0], 401)
         self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-a")[0], 200)
 
+    @full
     def test_a_key_that_is_taken_back_ends_with_its_socket(self):
         """Each turn of a WebSocket is its key's, as that stands now, within its bounds."""
         keys = self.folder / "keys"
@@ -268,6 +271,7 @@ class Policy(unittest.TestCase):
         self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-a")[0], 401)
         self.assertEqual(ask(fleet.gateway.port, "POST", CHAT, chat(1, 2, 1), Authorization="Bearer key-c")[0], 200)
 
+    @full
     def test_a_model_that_its_worker_may_read_otherwise_reaches_none(self):
         """A worker of another kind has models that the pool does not list, and takes the last of two keys "model"."""
         worker = gateway_fixture.Foreign("m")
@@ -369,6 +373,7 @@ class Policy(unittest.TestCase):
             self.assertEqual(post("key-any", number), (200, ["w1"]))
         self.assertEqual(next(row["requests"] for row in fleet.rows() if row["name"] == "w1"), 8)
 
+    @full
     def test_a_key_that_may_hears_why(self):
         """`explain` beside a key: x-pelton-explain is answered with the decision and nothing is sent; for others it is not there. What a
         tenant's workers hold of its own prompt shows in it, and in nobody else's (TN-02, TN-03)."""
@@ -464,6 +469,7 @@ class Policy(unittest.TestCase):
         self.assertEqual(left, [(200, "2"), (200, "1"), (200, "0")])
         self.assertGreater(fleet.metric("retries_total"), 0, "one of them was tried at the other worker")
 
+    @full
     def test_the_near_zone_is_asked_while_it_has_room(self):
         fleet = self.fleet(3, gateway=('zone = "a"\n',))
         zones = ("a", "a", "b")

@@ -20,6 +20,7 @@ import unittest
 import gateway_fixture
 from gateway_fixture import BOX, Fleet, Socket, ask, chat, events, letters
 from ports import free_port
+from tiers import full
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "chaos"))
 from wire import Connection, GrpcCall, field, fields  # noqa: E402
@@ -121,6 +122,7 @@ class Requests(unittest.TestCase):
         thread.join()
         self.assertEqual(heard[0][1], UNAVAILABLE, heard[0][2])
 
+    @full
     def test_a_grpc_sessions_turns_move(self):
         """Each turn is a call of its own to whoever answers it: FT-11 holds for it, and for the turn behind it."""
         port = free_port()
@@ -148,6 +150,7 @@ class Requests(unittest.TestCase):
         errors = {chunk.get(1, 0): dict(fields(chunk[3]))[1] for chunk in (dict(fields(data)) for data in said)}
         self.assertEqual(errors, {1: NOT_FOUND, 0: INVALID})
 
+    @full
     def test_grpc_streams_leave_a_worker_that_is_stopped(self):
         port = free_port()
         fleet = self.fleet(2, gateway=(f'grpc_listen = "127.0.0.1:{port}"\n',))
@@ -174,6 +177,7 @@ class Requests(unittest.TestCase):
         self.assertGreater(fleet.metric("drain_moves_total"), 0, list(fleet.gateway.log)[-20:])
         self.assertEqual(fleet.metric("streams_interrupted_total"), 0)
 
+    @full
     def test_tenants_share_nothing_through_two_gateways_and_a_move(self):
         """TN-02 to 05: a tenant finds what it has asked before through either gateway, and nobody else does, also after a move."""
         keys = self.folder / "keys"
@@ -494,6 +498,7 @@ class Requests(unittest.TestCase):
             line = next(line for line in text.splitlines() if line.startswith(f'pelton_gateway_limited_total{{limit="{limit}"}}'))
             self.assertGreater(float(line.split()[-1]), 0, limit)
 
+    @full
     def test_requests_are_recorded_as_numbers_and_played_again(self):
         """What came is written without a word of it; simulator and load generator read it."""
         record = self.folder / "requests.jsonl"

@@ -22,6 +22,7 @@ import gateway_fixture
 import gateway_wire_test
 from gateway_fixture import BOX, Fleet, Process, Replicas, ask, chat, check_stream, events
 from ports import free_port
+from tiers import full
 
 CHAT = "/v1/chat/completions"
 
@@ -218,6 +219,7 @@ class Trust(unittest.TestCase):
         self.assertEqual(ask(fleet.admin, "GET", "/v1/index?name=nobody")[0], 404)
         self.assertEqual(ask(fleet.admin, "GET", "/v1/index")[0], 400)
 
+    @full
     def test_FT_13_a_worker_whose_first_tokens_come_late_is_ejected(self):
         """Ten times slower from one moment on: what it was sent by then comes late, and it gets no more for a while. No client minds. (Later its
         own reports say how slow it is, and so it would be priced.)"""

@@ -5,7 +5,6 @@ time, and nghttp's h2load without an error (3 s; 60 s with PELTON_FULL=1); throu
 usage: http2_test.py PELTON [UNITTEST ARGUMENTS]
 """
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -16,12 +15,13 @@ import time
 import unittest
 
 from ports import free_port
+from tiers import FULL
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 PELTON = sys.argv[1]
 MODEL = TOP / "models/pelton-box"
 CHAT = {"model": "pelton-box", "messages": [{"role": "user", "content": "What is a Pelton wheel?"}], "temperature": 0}
-SECONDS = "60" if os.environ.get("PELTON_FULL") == "1" else "3"
+SECONDS = "60" if FULL else "3"
 NODE = r"""
 const http2 = require('node:http2');
 const [base, body] = process.argv.slice(1);

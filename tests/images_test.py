@@ -22,6 +22,7 @@ import gateway_fixture
 from gateway_fixture import Process, ask
 from painter import Painter, content_block, png, read_png
 from ports import free_port
+from tiers import FULL, full
 
 IMAGES, EDITS, VIDEOS = "/v1/images/generations", "/v1/images/edits", "/v1/videos"
 LIMITS = {"makes": ["images", "videos"], "steps": 4, "steps_max": 50, "pixels_max": 1 << 20, "images_max": 4, "frames_max": 240, "time_max": 10}
@@ -339,6 +340,7 @@ class Queue(Media):
         self.assertEqual(self.held(), 0)
         self.wait(lambda: json.loads(ask(self.admin, "GET", "/debug/ledger")[1])["clean"])
 
+    @full
     def test_all_workers_have_their_fill_and_no_more(self):
         painters = [Painter(unit_s=0.2) for _ in range(2)]
         most = [0, 0]
@@ -351,6 +353,7 @@ class Queue(Media):
         self.assertEqual(most, [2, 2])
         self.assertEqual(sum(len(one.asked) for one in painters), 12)
 
+    @full
     def test_a_video_takes_its_place_until_it_is_made(self):
         painter = Painter()
         self.start({"paint": ([painter], {"at_once": 1})})
@@ -382,6 +385,7 @@ class Queue(Media):
         self.assertEqual(first.result(30)[0], 200)
         self.assertEqual(self.prompts(painter), ["first"])
 
+    @full
     def test_a_fallback_has_its_own_limits(self):
         full, small = Painter(), Painter()
         self.start({"paint": ([full], {"at_once": 1, "queue_requests": 1}), "small": ([small], {"makes": ["images"], "steps": 1, "steps_max": 2})})
@@ -403,6 +407,7 @@ class Queue(Media):
         full.free.set()
         self.assertEqual([one.result(30)[0] for one in answers], [200] * 2)
 
+    @full
     def test_without_a_worker_nobody_waits_long(self):
         painter = Painter()
         painter.away = True
@@ -411,6 +416,7 @@ class Queue(Media):
         self.error(503, self.images(), "no_worker")
         self.assertLess(time.monotonic() - begun, 10, "resume_budget is 2 s")
 
+    @full
     def test_a_pool_that_is_scaled_holds_them_until_a_replica_is_there(self):
         painter = Painter()
         painter.away = True
@@ -422,6 +428,7 @@ class Queue(Media):
         self.assertEqual([one.result(30)[0] for one in answers], [200] * 3)
         self.assertEqual(self.prompts(painter), ["0", "1", "2"])
 
+    @full
     def test_a_reload_says_how_much_waits(self):
         painter = Painter()
         self.start({"paint": ([painter], {"at_once": 1, "queue_requests": 1})})
@@ -453,7 +460,7 @@ class Videos(Media):
         return answer
 
     def test_a_job_from_its_beginning_to_its_end(self):
-        painters = [Painter(unit_s=0.004, content_bytes=(96 << 20) + 17) for _ in range(3)]
+        painters = [Painter(unit_s=0.004, content_bytes=((96 if FULL else 8) << 20) + 17) for _ in range(3)]
         self.start({"paint": (painters, {})})
         body, kind = form([("model", "paint"), ("prompt", "a form"), ("seconds", "1"), ("size", "256x256")], [("input_reference", png(8, 8, 1))])
         first = json.loads(self.raw("POST", VIDEOS, body, kind)[1])["id"]
@@ -559,6 +566,7 @@ class Videos(Media):
         painter.fault, painter.content_bytes = None, 8 << 20
         self.assertEqual(self.raw("GET", f"{VIDEOS}/{done}/content")[0], 502, "larger than result_bytes_max, as its head says")
 
+    @full
     def test_a_worker_that_is_away_keeps_its_videos(self):
         painters = [Painter(), Painter()]
         self.start({"paint": (painters, {})})

@@ -7,7 +7,6 @@ usage: kv_faults_test.py BINARY
 import concurrent.futures
 import http.client
 import json
-import os
 import signal
 import sys
 import threading
@@ -19,8 +18,8 @@ import kv_split_test as split
 from gateway_fixture import Process, ask
 from kv_peers_test import CHAT, COMMON
 from kv_split_test import body, choices
+from tiers import FULL, full
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 ROUNDS = 10 if FULL else 1
 
 
@@ -100,6 +99,7 @@ class Faults(split.Split):
         except (OSError, AssertionError, ValueError, Exception):  # pylint: disable=broad-except
             return None
 
+    @full
     def test_all_is_forgotten_in_a_split(self):
         """Erasing is not held up by what is on its way, and what comes of it is not listed."""
         fleet = self.fleet(("prefill", "decode"), 'split = "always"\n')
@@ -119,6 +119,7 @@ class Faults(split.Split):
             status, text = ask(fleet.workers[i].port, "POST", CHAT, body(1, max_completion_tokens=2))
             self.assertEqual((status, json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"]), (200, 0))
 
+    @full
     def test_roles_change_under_load(self):
         fleet = self.fleet(("prefill", "decode", "both"), 'split = "always"\n')
 
@@ -132,6 +133,7 @@ class Faults(split.Split):
         for i in range(3):
             self.check_clean(fleet, i)
 
+    @full
     def test_a_decoder_that_is_full_when_the_hand_over_comes(self):
         """The first one goes on talking, and another decoder is tried."""
         fleet = self.fleet(("prefill", "decode", "decode"), 'split = "always"\n')

@@ -21,8 +21,8 @@ from gateway_fixture import BOX, Process, ask
 from kv_peers_test import CHAT, COMMON, hold
 from kv_split_test import choices
 from ports import free_port
+from tiers import FULL, full
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 NEAR, FAR = "127.0.0.1", "127.0.0.2"  # where a worker listens, and where others reach it
 JUMPS = None
 
@@ -149,6 +149,7 @@ class Links(split.Split):
         details = answer["usage"]["prompt_tokens_details"]
         return json.dumps(answer["choices"]), details["cached_tokens"], details.get("cached_tokens_details", {}).get("peer", 0)
 
+    @full
     def test_a_link_of_a_megabyte_a_second_in_mid_transfer(self):
         """The decoder gives up and computes. With a hand-over at once the client waits for it, so for no longer than computing takes."""
         for handoff in ("warm", "first"):
@@ -174,7 +175,7 @@ class Links(split.Split):
     def test_blocks_that_are_damaged_on_the_way_are_computed(self):
         """FT-30, KV-19: whatever is damaged is counted, and computed."""
         seed = int(os.environ.get("PELTON_SEED", 0)) or random.randrange(1, 1 << 32)
-        for handoff in ("warm", "first"):
+        for handoff in split.HANDOFFS:
             with self.subTest(handoff=handoff, PELTON_SEED=seed):
                 fleet = self.linked(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n')
                 self.assertEqual(choices(fleet.gateway.port, longer(0)), self.longer[0])
@@ -247,6 +248,7 @@ class Links(split.Split):
         for i in range(2):
             self.check_clean(fleet, i)
 
+    @full
     def test_decoders_that_are_full_when_the_hand_over_comes(self):
         """Others take their places past this gateway: an answer that finds none stays where it began, after another decoder was tried once."""
         one = ("--max-num-seqs", "1", "--max-num-queued-reqs", "1")
@@ -269,6 +271,7 @@ class Links(split.Split):
         for i in range(3):
             self.check_clean(fleet, i)
 
+    @full
     def test_a_clock_that_jumps(self):
         """Tickets that seem to be over, or not to have begun, are refused and what they are for is computed; of the gateway's clock and the
         source's."""

@@ -6,7 +6,6 @@ usage: kv_peers_test.py BINARY
 """
 import concurrent.futures
 import json
-import os
 import pathlib
 import random
 import signal
@@ -20,14 +19,14 @@ import gateway_fixture
 from gateway_fixture import BOX, Fleet, Process, ask
 from ports import free_port
 from same_times import check_alike
+from tiers import FULL, full
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 CHAT = "/v1/chat/completions"
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
           "required": ["words"], "additionalProperties": False}
 WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"temperature": 0, "logprobs": True, "top_logprobs": 2},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
-PROMPTS = 500 if FULL else 40
+PROMPTS = 500 if FULL else 16
 COMMON = ("--threads", "1", "--device", "cpu", "--current-date", "2026-11-28", "--max-model-len", "768", "--max-num-seqs", "2")
 PEER = ("--kv-cache-memory", "16MiB", "--swap-space", "16MiB", "--kv-port", "0")
 
@@ -175,7 +174,7 @@ class Peers(unittest.TestCase):
 
     def test_a_source_that_is_stopped_or_killed_costs_no_answer(self):
         fleet = self.fleet()
-        rounds = 10 if FULL else 2
+        rounds = 10 if FULL else 1
         for number in range(rounds):
             for how in (signal.SIGSTOP, signal.SIGKILL):
                 fleet.only(0)
@@ -230,6 +229,7 @@ class Peers(unittest.TestCase):
         self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0)
         self.assertGreater(sum(self.answer(fleet.gateway.port, number, "key-a")[2] for number in range(6)), 0)
 
+    @full
     def test_a_stranger_does_not_see_by_time_what_a_peer_has(self):
         keys = pathlib.Path(tempfile.mkdtemp(prefix="pelton_peers_")) / "keys"
         keys.write_text("key-a a\nkey-b b\n")

@@ -7,7 +7,6 @@ usage: kv_split_test.py BINARY
 import collections
 import concurrent.futures
 import json
-import os
 import pathlib
 import random
 import re
@@ -23,15 +22,17 @@ import kv_peers_test as peers
 from gateway_fixture import BOX, Process, ask, events
 from kv_peers_test import CHAT, COMMON, PEER
 from same_times import check_alike
+from tiers import FULL, full
 
-FULL = bool(os.environ.get("PELTON_FULL"))
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "minItems": 12, "maxItems": 12}},
           "required": ["words"], "additionalProperties": False}
 WAYS = ({"temperature": 0, "ignore_eos": True}, {"temperature": 1.1, "seed": 7, "top_p": 0.95, "ignore_eos": True},
         {"temperature": 0, "logprobs": True, "top_logprobs": 2, "ignore_eos": True},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
-PROMPTS = 500 if FULL else 40
+PROMPTS = 500 if FULL else 16
 TOKENS = 96
+# Of tests that say the same of both: ./test asks of the one in which the client waits for the hand-over.
+HANDOFFS = ("warm", "first") if FULL else ("first",)
 
 
 def body(number, **more):
@@ -185,7 +186,7 @@ class Split(unittest.TestCase):
     def test_usage_and_metrics_say_what_was_computed_for_the_request(self):
         """Of a split answer the first worker has computed the prompt: that the second one finds it is no hit of the client's. Each prompt counts
         once at each worker, by where it came from."""
-        for handoff in ("warm", "first"):
+        for handoff in HANDOFFS:
             fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n')
             block = json.loads(ask(fleet.admin, "GET", "/v1/index?name=w0")[1])["block_tokens"]
             hits = asked = 0
@@ -250,6 +251,7 @@ class Split(unittest.TestCase):
         self.check_bytes(fleet, [(n, None, 0) for n in EDGES] + [(n, 1, before) for n, before in zip(GROWING, (0, *GROWING))],
                          self.exact + self.growing)
 
+    @full
     def test_the_bytes_that_cross_of_prompts_up_to_the_context(self):
         context = 8192  # the model's; 40 tokens of it are the answer
         draw = random.Random(11)
@@ -264,6 +266,7 @@ class Split(unittest.TestCase):
         fleet = self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n', serve=serve, contexts={0: context, 1: context})
         self.check_bytes(fleet, [(n, None, 0) for n in lengths] + [(n, 2, before) for n, before in zip(LONG_GROWING, (0, *LONG_GROWING))], texts)
 
+    @full
     def test_a_stranger_finds_nothing_of_what_was_split(self):
         """Neither in its usage nor by its time, at either worker."""
         scratch = tempfile.TemporaryDirectory()
@@ -291,7 +294,7 @@ class Split(unittest.TestCase):
 
     def test_whoever_is_killed_costs_no_answer(self):
         """KV-20, FT-30."""
-        for handoff in ("warm", "first"):
+        for handoff in HANDOFFS:
             self.check_killed(self.fleet(("prefill", "decode", "both"), f'split = "always"\nhandoff = "{handoff}"\n'), (0, 1))
         # Nobody else goes on with answers: the one that has computed their prompts does.
         self.check_killed(self.fleet(("prefill", "decode"), 'split = "always"\nhandoff = "first"\n'), (1,))
@@ -315,7 +318,7 @@ class Split(unittest.TestCase):
 
     def test_full_decoders_leave_the_answer_with_the_first_worker(self):
         """It has said the first token, and nobody takes the rest."""
-        for handoff in ("first", "warm"):
+        for handoff in HANDOFFS:
             fleet = self.fleet(("prefill", "decode"), f'split = "always"\nhandoff = "{handoff}"\n',
                                serve=(*PEER, "--max-num-queued-reqs", "1"))
             stop = threading.Event()
@@ -361,6 +364,7 @@ class Split(unittest.TestCase):
         self.assertGreater(fleet.splits("handed_over"), 0)
         self.assertGreater(fleet.figure(2, "pelton_kv_peer_fetches_total", kind="begun"), 0)
 
+    @full
     def test_an_answer_that_does_not_fit_the_decoder_is_not_split(self):
         """KV-17: the prompt does, and not what may be said; where that has no bound, not what the first worker would say."""
         for handoff in ("warm", "first"):
@@ -372,6 +376,7 @@ class Split(unittest.TestCase):
                 self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="begun"), 0, (handoff, context))
                 self.assertGreater(fleet.splits("handed_over"), 0, (handoff, context))
 
+    @full
     def test_prompts_that_the_host_has_no_room_for_are_counted(self):
         """Half of --swap-space holds less than what the second worker lacks: it computes that, says so once, and the answer is the same."""
         lengths = (1200, 1300, 1400)
@@ -391,6 +396,7 @@ class Split(unittest.TestCase):
             for i in range(2):
                 self.check_clean(fleet, i)
 
+    @full
     def test_a_prompt_has_one_date_in_all_zones(self):
         """The gateway says it: 26 hours lie between the first worker and the others, so it never is the same day there."""
         near, far = "BBB12", "AAA-14"
@@ -409,6 +415,7 @@ class Split(unittest.TestCase):
             self.assertGreater(fleet.metric("split_found_tokens_total"), 0)
             self.assertEqual(fleet.figure(1, "pelton_kv_peer_fetches_total", kind="refused"), 0)
 
+    @full
     def test_workers_that_word_it_otherwise_are_never_a_pair(self):
         """Another --current-date or --reasoning-field is another fingerprint."""
         fleet = self.fleet(("both", "both", "both"), 'split = "always"\n')
@@ -420,6 +427,7 @@ class Split(unittest.TestCase):
             self.wait(lambda: [row["state"] for row in fleet.rows()] == ["ready", "unverified", "ready"], fleet.rows)
             self.assertEqual([choices(fleet.gateway.port, body(number)) for number in range(4)], self.alone[:4])
 
+    @full
     def test_whole_requests_go_where_there_is_room(self):
         """Neither what `auto` keeps whole nor what never is split is sent to a worker whose context is too small for it, and no prompt is
         computed where its answer would be refused."""

@@ -22,14 +22,14 @@ import urllib.request
 
 from ports import free_port
 from same_times import check_alike
+from tiers import FULL, full
 
 PELTON, MODEL = sys.argv[1:3]
-FULL = bool(os.environ.get("PELTON_FULL"))
 SCHEMA = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3}},
           "required": ["words"], "additionalProperties": False}
 WAYS = ({"temperature": 0}, {"temperature": 1.1, "seed": 7, "top_p": 0.95}, {"temperature": 0, "logprobs": True, "top_logprobs": 2},
         {"temperature": 0.8, "seed": 3, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}})
-PROMPTS = 40
+PROMPTS = 40 if FULL else 20
 # Of hits on the host, on the disk and after a restart. 500 take these three tests 170 s (two processors, load 6 to 12, 2026-11-30).
 MANY = 500 if FULL else PROMPTS
 COMMON = 64  # tokens that all prompts begin with
@@ -173,7 +173,7 @@ class Tiers(unittest.TestCase):
             self.assertEqual(server.metric("pelton_prefix_cache_hits_total"), server.metric("vllm:prefix_cache_hits_total"))
 
     def test_what_the_host_has_no_room_for_is_found_on_the_disk(self):
-        for write in ("selective", "all", "evict"):
+        for write in ("selective", "all", "evict") if FULL else ("all",):
             with self.subTest(write), Server(*self.disk_flags(write=write, size=DISK_OF_MANY)) as server:
                 if write == "selective":  # what is found once more is written
                     for number in (0, 0, 1, 1):
@@ -181,7 +181,7 @@ class Tiers(unittest.TestCase):
                 self.check_answers(server, range(MANY))
                 server.wait_until_written()
                 self.check_answers(server, range(MANY))
-                hits = [server.ask(number) for number in (0, 1, 10, 20)]
+                hits = [server.ask(number) for number in (0, 1, 10, PROMPTS // 2)]
                 for _ in range(20):  # a disk that was very slow is left alone for half a minute
                     if server.metric("pelton_prefix_cache_hits_total", tier="disk") > 0:
                         break
@@ -258,6 +258,7 @@ class Tiers(unittest.TestCase):
         with Server(*self.warm_flags()) as server:
             self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
 
+    @full
     def test_flags_that_tune_keep_what_is_there(self):
         """They change how the device is shared among KV groups, not what a block is; another size is said by its name."""
         with Server(*self.warm_flags()) as server:
@@ -276,7 +277,8 @@ class Tiers(unittest.TestCase):
     def test_killed_amid_writes_it_says_nothing_wrong_afterwards(self):
         """FT-58: torn slots are misses, and nobody has to clean up."""
         draw = random.Random(5)
-        for round_number in range(200 if FULL else 10):
+        rounds = 200 if FULL else 4
+        for round_number in range(rounds):
             server = Server(*self.warm_flags()).start()
             numbers = range(8 * round_number, 8 * round_number + 8)  # nobody has asked for them before, so that all are written
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -289,7 +291,7 @@ class Tiers(unittest.TestCase):
         # Of what lies there all is good but what was being written, a slot each time at most, and it is found.
         blocks, damaged = map(int, re.findall(r"\d+", self.kv("check", self.disk, "--kv-disk-key-file", self.key).stdout))
         self.assertGreater(blocks, 10)
-        self.assertLessEqual(damaged, 200 if FULL else 10)
+        self.assertLessEqual(damaged, rounds)
         with Server(*self.warm_flags()) as server:
             self.check_answers(server)
             for _ in range(30):  # one that was very slow is left alone for a while
@@ -340,6 +342,7 @@ class Tiers(unittest.TestCase):
             self.assertEqual(refused.exception.code, 503)
             self.assertIn("has been unloaded and its disk keeps", refused.exception.read().decode())
 
+    @full
     def test_a_start_that_is_refused_destroys_nothing(self):
         with Server(*self.warm_flags()) as server:
             server.answers(range(12))
@@ -378,6 +381,7 @@ class Tiers(unittest.TestCase):
             (self.disk / "blocks.pelton-kv").unlink()
             self.check_answers(server)
 
+    @full
     def test_a_file_that_was_cut_is_erased(self):
         """Whatever it holds: nothing of it is left. Of one tenant's blocks that cannot be said."""
         kept = self.disk / "blocks.pelton-kv"
@@ -403,6 +407,7 @@ class Tiers(unittest.TestCase):
         with Server(*self.warm_flags()) as server:
             self.assertEqual(server.ask(0)[:2], (self.plain[0], 0))
 
+    @full
     def test_the_smallest_disk_serves_too(self):
         with Server(*self.disk_flags(size="1MiB")) as server:
             self.check_answers(server)
@@ -442,6 +447,7 @@ class Tiers(unittest.TestCase):
             ask(9_000 + numbers[0] // len(WAYS) * len(WAYS) + number)
         check_alike(ask, numbers, [number + 4_000 for number in numbers], prepare)  # asked in the same ways
 
+    @full
     def test_a_stranger_does_not_see_by_time_what_lies_on_the_host(self):
         with Server(*HOST, *self.tenants(), key="key-a") as server:
             def evict(number):
@@ -454,6 +460,7 @@ class Tiers(unittest.TestCase):
             self.assertGreater(found, 0)
             self.check_strange(server, list(range(200 if FULL else 24)), evict)
 
+    @full
     def test_a_stranger_does_not_see_by_time_what_lies_on_the_disk_and_after_a_restart(self):
         numbers = list(range(200 if FULL else 48))
         flags = (*self.disk_flags("--kv-disk-key-file", str(self.key), size="256MiB"), *self.tenants())
@@ -467,6 +474,7 @@ class Tiers(unittest.TestCase):
             self.check_strange(server, numbers[len(numbers) // 2:])
             self.assertGreater(server.disk_tokens("key-a"), 0)
 
+    @full
     def test_a_tenant_is_erased_while_another_is_served(self):
         """Of a disk too, and for the next start."""
         keys = self.folder / "keys"

@@ -6,13 +6,14 @@ usage: long_context_test.py BINARY
 PELTON_FULL=1 computes all 131 072 positions of the tiny gpt-oss model; without it, only what is refused is asked.
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import unittest
 import urllib.error
 import urllib.request
+
+from tiers import full
 
 BINARY = None
 MODEL = pathlib.Path(__file__).resolve().parent.parent / "testdata/golden/tiny"
@@ -50,7 +51,7 @@ class LongContext(unittest.TestCase):
             self.assertEqual(400, status, (prompt, answer, str(answered)[:500]))
             self.assertIn(str(CONTEXT), answered["error"]["message"])
 
-    @unittest.skipUnless(os.environ.get("PELTON_FULL"), "minutes")
+    @full
     def test_all_are_taken(self):
         status, answered = self.complete(CONTEXT - 3, 3)
         self.assertEqual(200, status, str(answered)[:500])

@@ -6,7 +6,6 @@ usage: lora_gateway_test.py BINARY
 """
 import collections
 import json
-import os
 import pathlib
 import random
 import re
@@ -21,6 +20,7 @@ import gateway_fixture
 from gateway_fixture import Process, ask
 from ports import free_port
 from lora_serve_test import PROMPT, TINY, strong_q, write_adapter
+from tiers import FULL, full
 
 PLACES = 4
 ADAPTERS = [f"a{i}" for i in range(20)]
@@ -33,7 +33,7 @@ ASKED = 300
 
 
 # Of draws as few as these the spread is as wide as what is looked for: more at length.
-ASKED_AT_ONCE = 1200 if os.environ.get("PELTON_FULL") else 300
+ASKED_AT_ONCE = 1200 if FULL else 300
 
 
 def predicted_share(seed, load_ms, router="cost", asked=ASKED, concurrency=1):
@@ -135,6 +135,7 @@ class LoraFleet(unittest.TestCase):
         self.assertGreaterEqual(counts["requests"], len(asked))
         self.assertGreater(counts["resident"], len(asked) // 3)
 
+    @full
     def test_1b_and_so_do_four_at_a_time(self):
         asked = random.Random(3).choices(ADAPTERS, SHARES, k=ASKED_AT_ONCE)
         before, loaded = self.hits_and_misses(), (self.sum_of("load_seconds"), self.sum_of("loads"))

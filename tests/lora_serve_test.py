@@ -22,6 +22,7 @@ import urllib.request
 
 import lora_test
 from lora_test import TINY, on_q, on_down, write_adapter
+from tiers import FULL
 
 BINARY = None
 BOX = lora_test.ROOT / "models" / "pelton-box"
@@ -266,7 +267,7 @@ class Served(unittest.TestCase):
 
     def test_streams_while_adapters_come_and_go(self):
         """Loaded, replaced, unloaded and pushed out under streams: each is a version's answer, or a 404. PELTON_FULL: 50 streams."""
-        streams, rounds = (50, 60) if os.environ.get("PELTON_FULL") else (12, 8)
+        streams, rounds = (50, 60) if FULL else (12, 8)
         many = self.root / "many"
         for seed in range(3):
             write_adapter(many / f"v{seed}", strong_q(seed + 1))

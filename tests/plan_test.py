@@ -16,6 +16,8 @@ import unittest
 import unittest.mock
 import urllib.request
 
+from tiers import full
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
 
@@ -73,7 +75,7 @@ class ToTheByte(unittest.TestCase):
                 pelton("synth", "--like", ROOT / "testdata/golden" / name / "config.json", folder + "/model")
                 self.compare(folder + "/model", "--kv-cache-memory", "32MiB")
 
-    @unittest.skipUnless(os.environ.get("PELTON_FULL") == "1", "writes 3 GB; --full")
+    @full
     def test_layers_of_20b(self):
         with tempfile.TemporaryDirectory(dir="/tmp") as folder:
             pelton("synth", "--like", "gpt-oss-20b", "--layers", "2", folder + "/model")

@@ -13,10 +13,10 @@ import tempfile
 import unittest
 
 from eval_test import rounded_head
+from tiers import FULL, full
 
 PELTON, MODEL = sys.argv[1:3]
 TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools" / "box_model"
-FULL = bool(os.environ.get("PELTON_FULL"))
 WINDOW = 512
 TOKENS = 12 * WINDOW if FULL else WINDOW // 4
 TASKS = 150 if FULL else 16
@@ -108,7 +108,7 @@ class QualityGate(unittest.TestCase):
                 done = self.answers(name, "base.json", ANSWERS_OF_FEATURES, *FEATURES[name])
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    @unittest.skipUnless(FULL, "too few tasks")
+    @full
     def test_a_head_of_2_bits_answers_otherwise(self):
         done = self.ask("shipped.json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -117,7 +117,7 @@ class QualityGate(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("--fail-if", done.stderr)
 
-    @unittest.skipUnless(FULL, "minutes by the reference kernels: ./test --full")
+    @full
     def test_fast_kernels_answer_as_the_reference_does(self):
         done = self.ask("reference.json", "--kernels", "reference", more=["--fail-if", "score<0.85"])
         self.assertEqual(done.returncode, 0, done.stderr)

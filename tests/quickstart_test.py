@@ -15,8 +15,9 @@ import time
 import unittest
 import urllib.request
 
+from tiers import FULL, full
+
 BINARY = None
-FULL = os.environ.get("PELTON_FULL") == "1"
 
 
 def processes_with(variable):
@@ -108,7 +109,7 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(show.end()[0], 130)
         self.expect_nothing_is_left()
 
-    @unittest.skipUnless(FULL, "under PELTON_FULL=1")
+    @full
     def test_it_stays_if_it_is_asked_to(self):
         show = Show(self.scratch.name, "--seconds", "1", "--stay")
         api = show.wait_for(r"^API +(http://\S+/v1)")[1]

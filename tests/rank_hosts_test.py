@@ -25,8 +25,8 @@ import unittest
 import ranks_test
 from ports import free_port
 from ranks_test import AT_ONCE, BOX, EXIT_LOST, FLAGS, LONG, LONG_CONTEXT, draw, running, streaming, wait_for
+from tiers import FULL, full
 
-FULL = os.environ.get("PELTON_FULL") == "1"
 RUNS = 200 if FULL else 16
 LEADER = "127.0.0.2"
 CACHE = ("--kv-cache-memory", "16MiB")
@@ -184,7 +184,7 @@ class SameAnswers(Hosts):
         self.ask([ranks_test.Served(self.addCleanup, *CACHE), served], 4)
         self.assertIn("rank 1 of 2 on processors", follower.text())
 
-    @unittest.skipUnless(FULL, "PELTON_FULL=1 only")
+    @full
     def test_mpirun(self):
         if shutil.which("mpirun") is None:
             self.fail("mpirun is not installed (tools/install_packages --full)")
@@ -199,7 +199,7 @@ class SameAnswers(Hosts):
         self.assertNotEqual(served.rank.wait(30), 0)
         self.assertFalse(any(running(pid) for pid in ranks))
 
-    @unittest.skipUnless(FULL, "PELTON_FULL=1 only")
+    @full
     def test_srun(self):
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "slurm"))
         import rig
@@ -257,6 +257,7 @@ class Faults(Hosts):
         self.assertNotEqual(followers[0].wait(20), 0)
         self.assertIn("rank 1", followers[0].text())
 
+    @full
     def test_a_killed_leader_ends_all(self):
         served, followers = self.group(3)
         self.streams_while(served, served.process.kill)
@@ -264,6 +265,7 @@ class Faults(Hosts):
             self.assertNotEqual(follower.wait(20), 0)
             self.assertRegex(follower.text(), "rank [12].*(the leader has gone|exchange|connection)")
 
+    @full
     def test_a_stopped_leader_is_left(self):
         served, followers = self.group(2)
         served.process.send_signal(signal.SIGSTOP)
@@ -296,6 +298,7 @@ class Faults(Hosts):
         self.check_lost(served, "rank 1 (at 127.0.0.1)", "has ended, or its connection has")
         self.assertNotEqual(follower.wait(20), 0)
 
+    @full
     def test_a_connection_through_which_nothing_comes_any_more_ends_all(self):
         served, follower, proxy = self.group_by_proxy()
         for answer in self.streams_while(served, proxy.swallow):
@@ -304,6 +307,7 @@ class Faults(Hosts):
         self.assertNotEqual(follower.wait(20), 0)
         self.assertIn("rank 1", follower.text())
 
+    @full
     def test_idle_ranks_use_no_processor(self):
         served, followers = self.group(2)
         served.choices({"prompt": "a", "max_tokens": 8, "temperature": 0})
@@ -331,6 +335,7 @@ class Starts(Hosts):
     def test_a_leader_that_does_not_come_is_named(self):
         self.check_ends(self.rank(1, 2, "--rank-wait-seconds", 1), f"rank 1: the leader at {LEADER}:{self.port}: not there within 1 s")
 
+    @full
     def test_a_stop_ends_the_wait(self):
         waiting = [self.rank(1, 2), self.rank(0, 3)]
         time.sleep(0.5)
@@ -358,6 +363,7 @@ class Starts(Hosts):
         self.check_ends(self.rank(1, 2, token=other), "rank 1: the leader at", "does not know the same secret (--rank-token-file)")
         self.check_ends(leader, "rank 1 not at", "a connection from 127.0.0.1 was refused: another token")
 
+    @full
     def test_another_number_of_ranks_is_refused(self):
         leader = self.rank(0, 2, "--rank-wait-seconds", 4)
         self.check_ends(self.rank(1, 3), "rank 1: the leader at", "a group of 3 ranks, 2 at the leader (--tensor-parallel-size)")

@@ -19,6 +19,7 @@ import ranks_test
 from ports import free_port
 from rank_hosts_test import Hosts, Process, Served
 from ranks_test import AT_ONCE, BOX, EXIT_LOST, LONG, LONG_CONTEXT, children, running, streaming, wait_for
+from tiers import full
 
 ASK = {"prompt": "The wheel of a Pelton turbine", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
 
@@ -111,6 +112,7 @@ class Restarts(Hosts):
         self.assertEqual(served.choices(ASK), first)
         self.assertTrue(wait_for(lambda: not running(leader) and not running(follower)))
 
+    @full
     def test_a_stopped_leader_of_several_hosts_is_started_anew(self):
         """Its followers cannot end it: the process that stays beside it does."""
         self.port = free_port()
@@ -124,6 +126,7 @@ class Restarts(Hosts):
         served.url = served.rank.lines[-1].split()[-1]
         self.assertEqual(served.choices(ASK)[0]["finish_reason"], "length")
 
+    @full
     def test_one_that_is_stopped_and_goes_on_serves(self):
         served = self.serve("--rank-restarts", 3)
         leader = self.leader(served)

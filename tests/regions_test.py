@@ -16,6 +16,7 @@ import unittest
 
 import gateway_fixture
 from gateway_fixture import Fleet, ask, chat, letters
+from tiers import full
 
 CHAT = "/v1/chat/completions"
 SUMMARY = "/v1/regions/summary"
@@ -34,13 +35,13 @@ class Region(Fleet):
         super().__init__(folder, workers, script=script, pool=f'region = "{name}"\n',
                          gateway=(f'region = "{name}"\nregion_secret_file = "{self.secret}"\nkeys_file = "{self.keys}"\n',))
 
-    def knows(self, other, port=None):
+    def knows(self, other, port=None, more=""):
         """The file with another region, read by now."""
         key = self.folder / f"key-of-{other.name}"
         key.write_text(f"sk-gateway-of-{other.name}\n")
         reloads = self.metric("config_reloads_total")
         self.configure(self.ports, f'[[region]]\nname = "{other.name}"\ngateway = "http://127.0.0.1:{port or other.gateway.port}"\n'
-                                   f'key_file = "{key}"\negress_per_gb = 0.02\n')
+                                   f'key_file = "{key}"\negress_per_gb = 0.02\n{more}')
         wait(lambda: self.metric("config_reloads_total") > reloads)
 
     def regions(self):
@@ -73,12 +74,12 @@ class Regions(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
 
-    def pair(self, script=None, both=False, **us):
+    def pair(self, script=None, both=False, more="", **us):
         self.eu = Region(self.folder / "eu", "eu", script=script)
         self.addCleanup(self.eu.close)
         self.us = Region(self.folder / "us", "us", script=script, **us)
         self.addCleanup(self.us.close)
-        self.eu.knows(self.us)
+        self.eu.knows(self.us, more=more)
         if both:
             self.us.knows(self.eu)
 
@@ -118,6 +119,28 @@ class Regions(unittest.TestCase):
         self.assertAlmostEqual(region["egress_cost"], 0.02 * region["bytes_out"] / 1e9)
         self.assertGreater(region["round_trip_ms"], 0)
         self.assertEqual(self.eu.metric("region_requests_total", region="us"), region["requests"])
+
+    def test_what_is_large_stays_where_sending_it_costs_much(self):
+        """Though the other region has room: a hundred kilobytes are a hundred seconds here."""
+        self.pair(script=FEW_SLOTS, more="egress_s_per_mb = 1000\n")
+        self.wait_for_region()
+        bodies = [json.dumps(chat(number, 24, 7)) + " " * 100_000 for number in range(24)]
+        answers = {}
+
+        def one(number):
+            link = http.client.HTTPConnection("127.0.0.1", self.eu.gateway.port, timeout=60)
+            link.request("POST", CHAT, bodies[number], {"Content-Type": "application/json", "Authorization": "Bearer sk-ann"})
+            answer = link.getresponse()
+            answers[number] = answer.status, answer.read().decode()
+            link.close()
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(len(bodies))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number, answer in answers.items():
+            self.assertEqual((answer[0], text_of(answer)), (200, letters(7, number, 24)), answer)
+        self.assertEqual(self.sent(), 0)
 
     def test_a_region_without_workers(self):
         self.pair(both=True)
@@ -173,6 +196,7 @@ class Regions(unittest.TestCase):
         self.eu.asked(1, **{"x-pelton-region": "us", "x-pelton-region-tenant": "bob"})
         self.assertEqual([row["tenant"] for row in self.eu.regions()[0]["tenants"]], ["ann"])
 
+    @full
     def test_a_lost_region_holds_nobody_up(self):
         self.pair()
         self.wait_for_region()
@@ -210,6 +234,7 @@ class Regions(unittest.TestCase):
                            (head + own + pool + region.replace('key_file = "k"\n', ""), "'key_file' is missing"),
                            (head + own + pool + region.replace("http://127.0.0.1:2", "127.0.0.1:2"), "must be http://HOST:PORT"),
                            (head + own + pool + region + "egress_per_gb = -1\n", "egress_per_gb"),
+                           (head + own + pool + region + "egress_s_per_mb = -1\n", "egress_s_per_mb"),
                            (head + own + pool + region + 'gatewey = "x"\n', "did you mean 'gateway'"),
                            (head + 'region = "e u"\n' + pool, "is letters")):
             file = self.folder / "wrong.toml"

@@ -17,6 +17,7 @@ import threading
 import unittest
 
 from chromium import Chromium
+from tiers import full
 
 BINARY = None
 PHONE, WIDE = (380, 800), (1280, 900)
@@ -66,7 +67,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@unittest.skipUnless(os.environ.get("PELTON_FULL"), "pages in a browser: ./test --full")
+@full
 class ReportPages(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -4,7 +4,6 @@
 usage: routing_test.py BINARY    PELTON_FULL: as many requests as the figures in docs/performance.md are of, and all rows
 """
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -12,10 +11,12 @@ import sys
 import tempfile
 import unittest
 
+from tiers import FULL, full
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FULL = bool(os.environ.get("PELTON_FULL"))
 BINARY = None
 REQUESTS = 4000 if FULL else 1500
+KINDS = ("conversation", "synthetic") if FULL else ("conversation",)
 PREDICTED = 20  # percent: likewise
 FOUND = 0.8  # of what an ideal cache finds (docs/performance.md: what it is, and must be)
 LOADED = 32  # requests a second: 70 % of where ten replicas' first tokens begin to pile up (some 46)
@@ -56,7 +57,7 @@ class Routing(unittest.TestCase):
 
     def test_most_of_what_an_ideal_cache_finds_is_found(self):
         """And the first token comes sooner than with SGLang's rule, which finds more by waiting for it."""
-        for kind in ("conversation", "synthetic"):
+        for kind in KINDS:
             file, trace = self.trace(kind, LOADED)
             cost, threshold, robin = (self.play("--workload", file, "--router", router) for router in ("cost", "prefix-threshold", "round-robin"))
             found = [number(r"in the cache ([\d.]+) %", text) / 100 for text in (cost, robin)]
@@ -65,6 +66,7 @@ class Routing(unittest.TestCase):
             self.assertLess(self.late_ms(cost), self.late_ms(threshold), kind)
             self.assertLess(self.late_ms(cost), self.late_ms(robin), kind)
 
+    @full
     def test_first_tokens_come_when_they_are_predicted(self):
         """What `explain` says of the first token, within a quarter of what was, at 70 % load."""
         for kind in ("conversation", "synthetic"):
@@ -72,6 +74,7 @@ class Routing(unittest.TestCase):
             text = self.play("--workload", file, "--router", "cost")
             self.assertGreaterEqual(number(r"within a quarter of what the router predicted: ([\d.]+) %", text), PREDICTED, kind)
 
+    @full
     def test_a_prefix_of_half_of_all_requests_does_not_pile_up(self):
         file, _ = self.trace("hot", LOADED)
         self.assertLess(number(r"busiest replica had ([\d.]+) times", self.play("--workload", file, "--router", "cost")), 1.3)
@@ -87,6 +90,7 @@ class Routing(unittest.TestCase):
         self.assertGreater(share * asked / (asked - 64), 0.95, text[-600:])
         self.assertGreaterEqual(loads, 64)
 
+    @full
     def test_the_near_zone_keeps_what_it_has_room_for(self):
         text = self.play("--router", "cost", "--gateways", 2, "--zones", 2, "--zone-distance", 50, "--report-interval", 100, "--num-prompts", REQUESTS,
                          "--request-rate", 20, "--input-len", 500, "--output-len", 100)
@@ -102,7 +106,7 @@ class Routing(unittest.TestCase):
             return json.loads(json_file.read_text())["request_goodput"]
         self.assertGreater(good(4), 0.97 * good(1))
 
-    @unittest.skipUnless(FULL, "PELTON_FULL")
+    @full
     def test_more_is_served_than_in_turn_at_the_same_wait(self):
         """The highest rate, hence the most tokens a second, at which nine of ten first tokens come within two seconds: by cost over in turn."""
         for kind, least in (("conversation", 1.25), ("synthetic", 1.8)):
@@ -117,7 +121,7 @@ class Routing(unittest.TestCase):
             print(f"{kind}: {rates[0]:.1f} and {rates[1]:.1f} requests/s, {rates[0] / rates[1]:.2f} times", flush=True)
             self.assertGreater(rates[0] / rates[1], least, kind)
 
-    @unittest.skipUnless(FULL, "PELTON_FULL")
+    @full
     def test_a_thousand_workers_are_played_faster_than_real(self):
         """Four gateways, a thousand workers, 10^6 requests; one seed is one run (of 10^5)."""
         words = ("--router", "cost", "--gateways", 4, "--report-interval", 100, "--request-rate", 1000, "--input-len", 500, "--output-len", 60,

@@ -16,6 +16,7 @@ import gateway_fixture
 from gateway_fixture import Fleet, Process, ask, chat, letters
 from ports import free_port
 from regions_test import Region, wait
+from tiers import full
 
 RUNBOOKS = pathlib.Path(__file__).resolve().parent.parent / "deploy" / "runbooks"
 RUNNER = types.ModuleType("runbook")
@@ -123,6 +124,7 @@ class Runbooks(unittest.TestCase):
         self.assertEqual(status, 200, text)
         return json.loads(text)["choices"][0]["message"]["content"]
 
+    @full
     def test_a_new_region(self):
         eu, us, values = self.pair()
         before = self.config(eu)
@@ -181,6 +183,7 @@ class Runbooks(unittest.TestCase):
         self.carried_out("lost-region", "--undo", **values)
         self.assertEqual(self.config(eu), before)
 
+    @full
     def test_a_new_provider(self):
         (self.folder / "fleet").mkdir()
         fleet = Fleet(self.folder / "fleet", 1)

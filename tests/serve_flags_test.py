@@ -18,6 +18,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+from tiers import full
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
 
@@ -371,6 +373,7 @@ class Flags(unittest.TestCase):
         anyway = statistics.median(tokens_during([i]) for i in range(3))
         return tokens_during([(i * 37) % 4000 for i in range(6000)]), anyway
 
+    @full
     def test_prompts_beside_decodes(self):
         # 12 steps of 512, 1500 of 4, 3000 of 2; while they run, the other gets as many tokens.
         few, anyway = self.tokens_while_a_prompt_is_computed()
@@ -397,6 +400,7 @@ class Flags(unittest.TestCase):
             small.complete([i + 1] * 3000)
         self.assertEqual(cached(small.chat([system, {"role": "user", "content": "Turn."}])), pinned)
 
+    @full
     def test_a_pinned_text_is_found_by_a_completion(self):
         text = "Water falls on the wheel and the wheel turns. " * 20
         server = self.serve("--pin-prefix", self.write("pin.txt", text))

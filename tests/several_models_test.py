@@ -17,6 +17,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+from tiers import full
+
 BINARY = None
 BOX = pathlib.Path(__file__).resolve().parent.parent / "models" / "pelton-box"
 FLAGS = ("--port", "0", "--max-model-len", "512", "--max-num-seqs", "4")
@@ -334,6 +336,7 @@ class ComingAndGoing(unittest.TestCase):
         self.assertEqual(left, served.memory_left())
         self.assertTrue(served.tokens("pelton-box", "Hello"))
 
+    @full
     def test_loads_at_once(self):
         served = self.serve()
         answers = {}

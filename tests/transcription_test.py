@@ -25,6 +25,7 @@ import time
 import unittest
 import wave
 
+from tiers import FULL, full
 from whisper_model import GOLDEN, write_model
 
 BINARY = None
@@ -206,7 +207,7 @@ class Transcription(unittest.TestCase):
         self.assertLessEqual(last, verbose["duration"])
 
     def test_a_stream_says_the_same(self):
-        long_talk = wav(tone(75, seed=3))
+        long_talk = wav(tone(25, seed=3) * 3)
         whole = json.loads(self.server.transcribe(long_talk)[1])
         status, headers, text = self.server.post("/v1/audio/transcriptions", long_talk, model="whisper", stream="true")
         self.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"), text)
@@ -310,6 +311,7 @@ class Transcription(unittest.TestCase):
         figures = json.loads(self.bench(folder, "--json", "-").stdout)
         self.assertEqual((figures["words"], figures["left_out"], figures["added"], figures["substituted"]), (words + 1, 1, 0, 0))
 
+    @full
     def test_bench_says_what_is_no_sound(self):
         path = self.path / "no.wav"
         path.write_text("a text")
@@ -322,6 +324,7 @@ class Transcription(unittest.TestCase):
         self.assertIn("no transcript", done.stderr)
         self.assertIn("HTTP 400", done.stderr)
 
+    @full
     def test_several_at_once_equal_one_at_a_time(self):
         files = [wav(tone(4 + 9 * (i % 4), seed=10 + i)) for i in range(8)]
         alone = [self.server.transcribe(file, response_format="verbose_json") for file in files]
@@ -348,6 +351,7 @@ class Transcription(unittest.TestCase):
             written = json.loads(self.said(file, "--format", "verbose_json", name="talk." + form_name))
             self.assertEqual(json.loads(text), written)
 
+    @full
     def test_many_channels_and_high_rates(self):
         one = tone(1, seed=6, rate=48000)
         eight = [sample for sample in one for _ in range(8)]
@@ -437,7 +441,7 @@ class Transcription(unittest.TestCase):
         self.assertIsNone(self.server.metric("pelton_engine_steps_total", model_name="words"))
 
     def test_a_deadline_ends_it(self):
-        body, kind = form(wav(tone(120, seed=9)), "talk.wav", [("model", "whisper")])
+        body, kind = form(wav(tone(6, seed=9) * 20), "talk.wav", [("model", "whisper")])
         status, _, text = self.server.request("POST", "/v1/audio/transcriptions", body,
                                               **{"Content-Type": kind, "x-request-timeout-ms": "50"})
         self.assertEqual(status, 408, text)
@@ -449,7 +453,7 @@ class Queue(unittest.TestCase):
             model = write_model(pathlib.Path(folder) / "whisper")
             server = Served("serve", model, "--port", "0", "--max-num-transcriptions", "1", "--max-audio-seconds", "600")
             self.addCleanup(server.end)
-            body, kind = form(wav(tone(200, seed=1)), "talk.wav", [("model", "whisper")])
+            body, kind = form(wav(tone(4, seed=1) * 50), "talk.wav", [("model", "whisper")])
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
             connection.request("POST", "/v1/audio/transcriptions", body, {"Content-Type": kind})
             end = time.monotonic() + 60
@@ -475,7 +479,7 @@ class Beams(unittest.TestCase):
             self.addCleanup(server.end)
             path = pathlib.Path(folder) / "talk.wav"
             said = []
-            for seed in range(4):
+            for seed in range(4 if FULL else 2):
                 path.write_bytes(wav(tone(3, seed=seed)))
                 written = [json.loads(subprocess.run([BINARY, "transcribe", model, path, "--format", "verbose_json", *flags], check=True,
                                                      capture_output=True, text=True, timeout=120).stdout)

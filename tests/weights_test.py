@@ -25,6 +25,8 @@ import tomllib
 import unittest
 import urllib.request
 
+from tiers import full
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
 MANIFEST = "pelton-manifest.json"
@@ -243,7 +245,7 @@ class Weights(unittest.TestCase):
         self.assertLess(times, 1.25)  # alone each would cost 1: 4
         self.assertGreaterEqual(times, 1)
 
-    @unittest.skipIf(os.environ.get("PELTON_FULL") != "1", "half a GB, eight times: PELTON_FULL=1")
+    @full
     def test_eight_at_once_cost_the_origin_the_model_once(self):
         """Figures: the origin's bytes over the model's, the last one's time over that of one alone."""
         model = self.model(size=500_000_000)

@@ -4,7 +4,6 @@
 usage: whatif_test.py BINARY
 """
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -13,9 +12,10 @@ import tempfile
 import tomllib
 import unittest
 
+from tiers import FULL, full
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
-FULL = bool(os.environ.get("PELTON_FULL"))
 FLEET = ["simulate", "gpt-oss-20b", "--gpu", "l4", "--max-num-seqs", "8", "--input-len", "50", "--output-len", "60", "--start-seconds", "10"]
 
 
@@ -159,7 +159,7 @@ class ScaledFleet(unittest.TestCase):
             found[router] = float(re.search(r"prompts found in the cache ([\d.]+) %", said)[1])
         self.assertGreaterEqual(found["cost"], 2 * found["round-robin"], found)
 
-    @unittest.skipUnless(FULL, "PELTON_FULL: minutes")
+    @full
     def test_the_rack_and_the_trace_are_played_whole(self):
         """72 GPUs, and a load of the size of Mooncake's: everybody is answered, and the implied efficiency is the one that is printed."""
         rack = json.loads(pelton("simulate", "--scenario", "gb200-nvl72", "--json", "-"))
@@ -172,7 +172,7 @@ class ScaledFleet(unittest.TestCase):
         self.assertAlmostEqual(trace["total_input_tokens"] / 145e6, 1, delta=0.01)
         self.assertAlmostEqual(trace["total_output_tokens"] / 4.1e6, 1, delta=0.02)
 
-    @unittest.skipUnless(FULL, "PELTON_FULL: minutes")
+    @full
     def test_halving_of_2000_points_finds_the_best(self):
         words = ["tune", "gpt-oss-20b", "--gpu", "l4", "--request-rate", 6, "--num-prompts", 1200, "--input-len", 300, "--output-len", 100,
                  "--random-range-ratio", 0.5, "--objectives", "ttft:3000,tpot:80", "--fidelity", "fluid", "--vary",

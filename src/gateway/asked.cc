@@ -24,7 +24,7 @@ constexpr std::string_view kResponses = "/v1/responses";
 constexpr std::string_view kFiles = "/v1/files";
 constexpr std::string_view kBatches = "/v1/batches";
 constexpr std::string_view kVideos = "/v1/videos";
-constexpr std::string_view kRealtime = "/v1/realtime";
+constexpr std::string_view kLivePaths[] = {"/v1/realtime", "/v1/audio/speech/websocket"};
 constexpr std::string_view kControl = "/v1/chat/completions/control";
 // A model is asked at these, by a body of JSON.
 constexpr std::string_view kJsonPaths[] = {"/v1/chat/completions",
@@ -214,7 +214,7 @@ Result<std::string> asked_model(const net::HttpRequest& request) {
   }
   if (request.path == rpc::kGrpcEmbed) return model_of_message<v1::EmbedRequest>(request.body);
   if (auto model = model_of_card(request.path)) return *std::move(model);
-  if (request.path == "/v1/audio/voices" || request.path == kRealtime) {
+  if (request.path == "/v1/audio/voices" || is_live_path(request.path)) {
     return net::query_value(request.query, "model").value_or("");
   }
   if (request.body.empty()) return std::string();
@@ -257,8 +257,12 @@ std::vector<std::string> stored_ids_of(std::string_view body) {
   return ids;
 }
 
+bool is_live_path(std::string_view path) {
+  return std::ranges::find(kLivePaths, path) != std::end(kLivePaths);
+}
+
 bool opens_live_session(const net::HttpRequest& request) {
-  return request.method == "GET" && request.path == kRealtime && request.headers.has("Upgrade");
+  return request.method == "GET" && is_live_path(request.path) && request.headers.has("Upgrade");
 }
 
 bool asks_for_work(const net::HttpRequest& request) {

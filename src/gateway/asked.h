@@ -40,8 +40,9 @@ std::string asked_user(const net::HttpRequest& request);
 // Whether a model has to compute for it: what counts against its key's limits.
 bool asks_for_work(const net::HttpRequest& request);
 
-// Whether it is the handshake of a live session over a WebSocket, which names its model in its
-// query.
+// Whether a live session has this address: live sound to text, text that is being written to sound.
+bool is_live_path(std::string_view path);
+// Whether it is the handshake of one over a WebSocket, which names its model in its query.
 bool opens_live_session(const net::HttpRequest& request);
 
 // Whether a replica is started for it, where its pool has none: what a model answers, or a worker

@@ -49,6 +49,9 @@ TEST(Asked, AModelIsNamedByABodyOrAMessage) {
   EXPECT_FALSE(opens_live_session(live) || asks_for_work(live) || wakes_a_replica(live));
   live.headers.add("Upgrade", "websocket");
   EXPECT_TRUE(opens_live_session(live) && asks_for_work(live) && wakes_a_replica(live));
+  live.path = "/v1/audio/speech/websocket";
+  EXPECT_TRUE(opens_live_session(live) && asks_for_work(live) && wakes_a_replica(live));
+  EXPECT_EQ(asked_model(live).value(), "a/b");
   v1::GenerateRequest message;
   message.set_model("b");
   const std::string path(rpc::kGrpcGenerate);

@@ -227,6 +227,9 @@ void put_regions(std::string& out, const RegionsConfig& regions) {
     put_text(out, "key_file", region.key_file);
     put_text(out, "ca_file", region.ca_file);
     put(out, "egress_per_gb", fmt::format("{}", region.egress_per_gb));
+    if (region.egress_s_per_mb > 0) {
+      put(out, "egress_s_per_mb", fmt::format("{}", region.egress_s_per_mb));
+    }
   }
 }
 

@@ -19,6 +19,8 @@ constexpr double kEqualShare = 0.02;
 // What computes prompts all the time still takes steps between them.
 constexpr double kPromptShareMax = 0.9;
 constexpr double kEqualS = 0.001;
+// Beyond what generations of hardware, and regions' distances, make of it.
+constexpr double kSickTimes = 4;
 
 constexpr int kUnbalancedRequests = 64;
 constexpr double kUnbalancedRatio = 1.5;
@@ -26,6 +28,17 @@ constexpr double kMatchMin = 0.3;
 
 int load_of(const CostCandidate& candidate) {
   return candidate.rows + candidate.waiting + candidate.uncounted;
+}
+
+// With nothing else to do, and nothing known of the prompt.
+double idle_s(const CostRequest& request, const CostCandidate& candidate) {
+  const CostCandidate idle{.costs = candidate.costs,
+                           .interference = candidate.interference,
+                           .slots = candidate.slots,
+                           .distance_s = candidate.distance_s,
+                           .bias = candidate.bias,
+                           .rest_bias = candidate.rest_bias};
+  return cost_of(request, idle).total_s;
 }
 
 }  // namespace
@@ -56,6 +69,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   terms.token_s = step_s / (1 - candidate.interference * share);
   terms.adapter_s = candidate.adapter_s;
   terms.pushed_out_s = candidate.pushed_out_s;
+  terms.far_s = candidate.far_s;
   terms.first_s = candidate.distance_s + candidate.adapter_s + terms.wait_s + terms.fetch_s +
                   prefill_s + step_s;
   terms.rest_s = (output - 1) * terms.token_s;
@@ -66,7 +80,7 @@ CostTerms cost_of(const CostRequest& request, const CostCandidate& candidate) {
   const double bias = std::clamp(candidate.bias, kBiasMin, kBiasMax);
   const double rest_bias = std::clamp(candidate.rest_bias, kBiasMin, kBiasMax);
   terms.total_s = bias * terms.first_s + rest_bias * terms.rest_s + terms.harm_s + terms.room_s +
-                  terms.pushed_out_s;
+                  terms.pushed_out_s + terms.far_s;
   return terms;
 }
 
@@ -96,6 +110,11 @@ double reach_of(std::span<const CostCandidate> candidates) {
     if (candidate.usable && has_room(candidate)) reach_s = std::min(reach_s, candidate.distance_s);
   }
   return reach_s;
+}
+
+bool is_sick(const CostRequest& request, const CostCandidate& candidate,
+             const CostCandidate& other) {
+  return idle_s(request, candidate) > kSickTimes * idle_s(request, other);
 }
 
 double equal_within_s(double cost_s) {

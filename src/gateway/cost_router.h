@@ -18,7 +18,8 @@
 //         requests wait there, and, where another one makes room, that times the share of requests
 //         that find theirs: so often the one pushed out would have been asked for
 //   pushed out: that last term
-//   cost  = bias first + rest_bias rest + harm + room + pushed out
+//   far   = what sending it there costs, in seconds as configured
+//   cost  = bias first + rest_bias rest + harm + room + pushed out + far
 //
 // Where workers stand at several distances, those of the nearest zone that has room are asked
 // first: a free slot, and a tenth of the KV cache. Beyond it costs more than the way: others'
@@ -55,6 +56,7 @@ struct CostCandidate {
   double distance_s = 0;     // there and back
   double adapter_s = 0;      // until its adapter is in memory
   double pushed_out_s = 0;   // what others will wait for the one that makes room for it
+  double far_s = 0;          // what the way costs beyond its time
   // Measured over predicted, lately: of the time to the first token, and for each further one. One
   // that says of itself that it is idle and fast, and is not, is priced by what it does (GW-06).
   double bias = 1;
@@ -91,6 +93,7 @@ struct CostTerms {
   double room_s = 0;
   double adapter_s = 0;     // until it is in memory: a part of first_s
   double pushed_out_s = 0;  // what others will wait for the one that makes room
+  double far_s = 0;
   double total_s = 0;
 };
 
@@ -114,6 +117,11 @@ bool has_room(const CostCandidate& candidate);
 
 // How far a request is sent: as far as the nearest that has room; where none has, as far as any.
 double reach_of(std::span<const CostCandidate> candidates);
+
+// Whether something is wrong with it: even with nothing to do it would take four times as long as
+// that one, the way there and back included.
+bool is_sick(const CostRequest& request, const CostCandidate& candidate,
+             const CostCandidate& other);
 
 // So little more is no difference.
 double equal_within_s(double cost_s);

@@ -215,6 +215,50 @@ TEST(CostRouter, TheNearestThatHasRoomIsAskedFirst) {
   EXPECT_FALSE(chosen());
 }
 
+// Load alone makes nobody sick, nor does older hardware nearby; ten times as long a step does.
+TEST(CostRouter, OneIsSickThatIsSlowWithNothingToDo) {
+  const CostRequest request{.prompt_tokens = 500, .output_tokens = 200};
+  CostCandidate far = worker(0);
+  far.distance_s = 0.08;
+  CostCandidate near = worker(63);
+  near.waiting = 40;
+  near.waiting_tokens = 100'000;
+  near.slot_wait_s = 30;
+  near.kv_used = 0.99;
+  EXPECT_FALSE(is_sick(request, near, far));
+  const auto slowed = [](double times) {
+    CostCandidate slow = worker(0);
+    slow.costs.fixed_s *= times;
+    slow.costs.prefill_token_s *= times;
+    slow.costs.row_s *= times;
+    slow.costs.context_token_s *= times;
+    return slow;
+  };
+  EXPECT_FALSE(is_sick(request, slowed(3), far));
+  EXPECT_TRUE(is_sick(request, slowed(10), far));
+  CostCandidate late = worker(0);  // says that it is fast
+  late.bias = late.rest_bias = 10;
+  EXPECT_TRUE(is_sick(request, late, far));
+  far.distance_s = 60;
+  EXPECT_FALSE(is_sick(request, slowed(10), far)) << "the way there is longer than that";
+}
+
+TEST(CostRouter, WhatTheWayCostsKeepsItNear) {
+  CostCandidate near = worker(64);
+  near.slot_wait_s = 1;
+  CostCandidate far = worker(0);
+  far.distance_s = 0.05;
+  const CostRequest request{.prompt_tokens = 500, .output_tokens = 100};
+  const auto chosen = [&] { return choose_by_cost(request, std::vector{near, far}, 1, nullptr); };
+  EXPECT_EQ(chosen(), 1u);
+  const double free_s = cost_of(request, far).total_s;
+  far.far_s = 30;
+  EXPECT_DOUBLE_EQ(cost_of(request, far).total_s, free_s + 30);
+  EXPECT_EQ(chosen(), 0u) << "the wait here is shorter";
+  far.far_s = 0;
+  EXPECT_EQ(chosen(), 1u);
+}
+
 TEST(CostRouter, AFullCacheAndALiarAreAvoided) {
   CostCandidate full = worker(0);
   full.kv_used = 0.99;

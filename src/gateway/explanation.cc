@@ -33,7 +33,8 @@ void write_candidate(base::JsonWriter& w, const Fleet::Considered& one) {
       .number(terms.rest_s);
   w.key("harm_s").number(terms.harm_s).key("room_s").number(terms.room_s);
   w.key("adapter_s").number(terms.adapter_s);
-  w.key("pushed_out_s").number(terms.pushed_out_s).end_object();
+  w.key("pushed_out_s").number(terms.pushed_out_s);
+  w.key("far_s").number(terms.far_s).end_object();
   w.key("bias").number(std::clamp(known.bias, kBiasMin, kBiasMax));
   w.key("rest_bias").number(std::clamp(known.rest_bias, kBiasMin, kBiasMax));
   w.key("cost_s").number(terms.total_s);

@@ -149,6 +149,7 @@ class Fleet {
     const MediaWork* media = nullptr;  // that it asks for; null: it is a model's that speaks
     // That one worker has what it speaks of: it goes there whatever that one has to make already.
     bool has_home = false;
+    int64_t body_bytes = 0;  // that would be sent to another region
   };
   std::optional<Assignment> assign(const Wanted& wanted);
   // What assign() would choose among, and by what; nothing is sent.
@@ -278,6 +279,7 @@ class Fleet {
     std::string_view region;
     const RegionModels& models;
     double round_trip_s = 0;
+    double egress_s_per_mb = 0;
     int64_t dispatched = 0;
   };
   void note_region(const RegionNews& news);
@@ -366,6 +368,7 @@ class Fleet {
     bool abilities_asked = false;
     // Of another region's gateway: there and back, and how many workers its load is the mean of.
     double region_round_trip_s = 0;
+    double region_egress_s_per_mb = 0;
     int region_workers = 1;
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
@@ -503,10 +506,13 @@ class Fleet {
   std::string reason_of(const Worker& worker, int64_t now_ns) const;
   // As it says itself, else as its pool's configuration does.
   std::string region_of(const Worker& worker) const;
-  void price_region(const Worker& worker, CostCandidate& one) const;
+  void price_region(const Worker& worker, const Wanted& wanted, CostCandidate& one) const;
   // `chosen`, or who is cheapest here where another region is not sooner by enough.
   std::optional<size_t> kept_near(const CostRequest& request, const std::vector<CostCandidate>& all,
                                   std::optional<size_t> chosen, uint64_t draw) const;
+  // `near`, or the region that answers in its stead while something is wrong with it.
+  size_t away_from_sick(const CostRequest& request, const std::vector<CostCandidate>& all,
+                        size_t near, uint64_t draw) const;
   std::string missing_model(const Worker& worker) const;
   std::string missing_all_models(const Worker& worker) const;
   void verify(std::string_view pool, int64_t now_ns);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/random.h"
 #include "gateway/fleet.h"
 
 namespace pelton::gateway {
@@ -15,6 +16,18 @@ namespace {
 // each other their requests.
 constexpr double kSoonerS = 0.01;
 constexpr double kSoonerShare = 0.2;
+// By so much at least where there is room here: what took long once, on a machine that was busy
+// with something else, is no sickness.
+constexpr double kSickS = 0.5;
+// A worker that has just begun has no figures of its own yet.
+constexpr int64_t kKnownNs = 30'000'000'000;
+// Of requests that would leave a region whose workers are sick, one of so many stays: by these it
+// is seen when they are well again.
+constexpr uint64_t kStaysOneOf = 20;
+
+bool is_sooner(double far_s, double near_s) {
+  return near_s - far_s > kSoonerS && far_s < (1 - kSoonerShare) * near_s;
+}
 
 }  // namespace
 
@@ -41,6 +54,7 @@ void Fleet::note_region(const RegionNews& news) {
     const RegionModel load = first == nullptr ? RegionModel() : *first;
     worker->trouble.clear();
     worker->region_round_trip_s = news.round_trip_s;
+    worker->region_egress_s_per_mb = news.egress_s_per_mb;
     worker->region_workers = std::max(load.ready, 1);
     worker->record = {.name = worker->shown,
                       .incarnation = fmt::format("region {} {}", news.region, worker->serial),
@@ -77,8 +91,9 @@ void Fleet::note_region_lost(std::string_view region, const std::string& trouble
 
 // Many stand behind it: what was sent since it spoke is shared among them, and of what runs there
 // it says itself how much it is.
-void Fleet::price_region(const Worker& worker, CostCandidate& one) const {
+void Fleet::price_region(const Worker& worker, const Wanted& wanted, CostCandidate& one) const {
   one.distance_s = worker.region_round_trip_s;
+  one.far_s = worker.region_egress_s_per_mb * static_cast<double>(wanted.body_bytes) * 1e-6;
   const int there = worker.region_workers;
   one.uncounted = (one.uncounted + there - 1) / there;
   for (const Worker::Uncounted& sent : worker.uncounted) {
@@ -89,7 +104,10 @@ void Fleet::price_region(const Worker& worker, CostCandidate& one) const {
 std::optional<size_t> Fleet::kept_near(const CostRequest& request,
                                        const std::vector<CostCandidate>& all,
                                        std::optional<size_t> chosen, uint64_t draw) const {
-  if (!chosen || workers_[*chosen]->kind != WorkerKind::kRegion) return chosen;
+  if (!chosen) return chosen;
+  if (workers_[*chosen]->kind != WorkerKind::kRegion) {
+    return away_from_sick(request, all, *chosen, draw);
+  }
   std::vector<CostCandidate> near = all;
   for (size_t i = 0; i < near.size(); ++i) {
     const bool is_far = workers_[i] != nullptr && workers_[i]->kind == WorkerKind::kRegion;
@@ -99,8 +117,27 @@ std::optional<size_t> Fleet::kept_near(const CostRequest& request,
   if (!other) return chosen;
   const double far_s = cost_of(request, all[*chosen]).total_s;
   const double near_s = cost_of(request, all[*other]).total_s;
-  const bool is_worth_it = near_s - far_s > kSoonerS && far_s < (1 - kSoonerShare) * near_s;
-  return is_worth_it ? chosen : other;
+  return is_sooner(far_s, near_s) ? chosen : other;
+}
+
+// Though there is room here: those that are four times as slow as another region's, with nothing to
+// do, are not just busy.
+size_t Fleet::away_from_sick(const CostRequest& request, const std::vector<CostCandidate>& all,
+                             size_t near, uint64_t draw) const {
+  if (clock_.now_ns() - workers_[near]->begun_ns < kKnownNs) return near;
+  std::optional<size_t> far;
+  double far_s = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].usable || workers_[i]->kind != WorkerKind::kRegion || !has_room(all[i])) continue;
+    const double cost_s = cost_of(request, all[i]).total_s;
+    if (far && cost_s >= far_s) continue;
+    far = i;
+    far_s = cost_s;
+  }
+  if (!far || !is_sick(request, all[near], all[*far])) return near;
+  const double near_s = cost_of(request, all[near]).total_s;
+  if (near_s - far_s < kSickS || !is_sooner(far_s, near_s)) return near;
+  return base::random_bits(draw, 2) % kStaysOneOf == 0 ? near : *far;
 }
 
 }  // namespace pelton::gateway

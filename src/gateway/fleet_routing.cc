@@ -228,7 +228,7 @@ std::vector<CostCandidate> Fleet::candidates(const Wanted& wanted, int64_t now_n
             std::ranges::find(wanted.excluded, i) == wanted.excluded.end() &&
             std::ranges::find(wanted.avoided, worker.record.incarnation) == wanted.avoided.end()};
     if (worker.kind == WorkerKind::kRegion) {
-      price_region(worker, one);
+      price_region(worker, wanted, one);
       continue;
     }
     // Of ours it has at least as many as have no outcome yet, whatever it says. Whose report is

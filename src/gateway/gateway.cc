@@ -147,6 +147,7 @@ Gateway::Gateway(Options options, const base::Clock& clock, base::Log& log)
       begun_ns_(clock.now_ns()),
       begun_s_(clock.unix_ms() / 1000),
       knows_salts_(!options.salt_secret.empty()),
+      resume_secret_(std::move(options.resume_secret)),
       access_control_(
           std::move(options.keys),
           knows_salts_ ? std::move(options.salt_secret) : fmt::format("{:016x}", random_seed()),
@@ -376,6 +377,8 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
                      .media = *std::move(media),
                      .uplink = std::move(uplink)});
   if (*left_ns) relayed->deadline_ns = clock_.now_ns() + **left_ns;
+  const auto stale = way == Way::kHttp ? set_resume(*relayed, config, *pool) : std::nullopt;
+  if (stale) return exchange->send(error_answer(relayed->http.path, *stale, request_id));
   if (!admit(*relayed, exchange)) return;
   relayed->names_adapter = routed->is_adapter;
   if (is_explained) return explain_beside(relayed, exchange, settings, *pool);
@@ -383,9 +386,7 @@ void Gateway::relay(net::HttpRequest request, const std::shared_ptr<net::Exchang
   (id ? relayed->other_pools : relayed->fallback) =
       std::move(id ? routed->other_pools : routed->fallback);
   drop_unfit_fallbacks(config, *relayed);
-  if (home && home->pool == pool->name) {
-    relayed->home = {.worker = home->worker, .serial = home->serial};
-  }
+  if (home && home->pool == pool->name) relayed->home = {home->worker, home->serial};
   if (wakes) relayed->gate = gate_for(*relayed);
   if (relayed->gate != nullptr) relayed->keep_alive = keep_alive_of(*relayed, way, from->comes);
   start_relay(relayed, exchange, settings, *pool, routed->shadow);

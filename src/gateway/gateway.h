@@ -65,7 +65,8 @@ class Gateway {
     std::shared_ptr<const net::TlsTrust> kubernetes_trust;  // null: what the system trusts
     // [etcd] with what its files say.
     cluster::EtcdClient::Options etcd;
-    std::string limit_secret;  // of accounts' names there, as all gateways have it
+    std::string limit_secret;   // of accounts' names there, as all gateways have it
+    std::string resume_secret;  // of streams' tickets where there are no regions; empty: none
     std::string version;
     // A request has come to a pool that has no replica for it; any thread.
     std::function<void()> on_demand;
@@ -179,7 +180,7 @@ class Gateway {
   void relay_turn(net::HttpRequest turn, const std::shared_ptr<net::Exchange>& answer);
   // Of a WebSocket; none: it may be one.
   std::optional<net::HttpResponse> refused_handshake(const net::HttpRequest& request) const;
-  // GET /v1/realtime: a session of a worker's (gateway_live.cc).
+  // GET /v1/realtime, /v1/audio/speech/websocket: a session of a worker's (gateway_live.cc).
   void open_live(net::HttpRequest request, const std::shared_ptr<net::Exchange>& exchange,
                  Caller caller);
   // GET /v1/responses: the handshake of a WebSocket.
@@ -280,6 +281,10 @@ class Gateway {
   // A copy of the request to the route's shadow, if it has one.
   Home home_of(const std::string& id) const;
   Relay::Services services(const GatewayConfig& config);
+  // What its client says of going on with it at another gateway (gateway_resume.cc). An error: it
+  // may not here.
+  std::optional<api::ApiError> set_resume(Relay::Request& request, const GatewayConfig& config,
+                                          const PoolConfig& pool) const;
   void offer_shadow(const GatewayConfig& config, const ShadowConfig* shadow,
                     const Relay::Request& request);
   // Within its key's limits; false: it has been refused.
@@ -301,6 +306,7 @@ class Gateway {
     std::string_view model;
     std::string_view region;
     const RoutedPrompt& prompt;
+    int64_t body_bytes = 0;
   };
   net::HttpResponse explanation(const Explained& explained);
   // `adapter`: that the request names; empty: none.
@@ -330,6 +336,7 @@ class Gateway {
   const int64_t begun_s_;  // since 1970: what lists say of models, whose workers know better
   mutable std::atomic<bool> was_complete_ = false;  // each pool has had workers
   const bool knows_salts_;                          // of tenants' blocks
+  const std::string resume_secret_;
   access::AccessControl access_control_;
   access::RefusalCounts refusals_;
   RelayCounters counters_;

@@ -42,6 +42,14 @@ api::ApiError region_not_allowed(const Error& why) {
           .code = "region_not_allowed"};
 }
 
+api::ApiError cannot_resume(std::string_view why) {
+  return {.status = kCannotResume,
+          .message = fmt::format("this stream cannot be resumed: {}", why),
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "cannot_resume"};
+}
+
 api::ApiError lists_are_workers_own() {
   return {
       .status = 501,

@@ -15,6 +15,9 @@ api::ApiError no_worker_in_region();
 // 403: who asks may not have it there.
 api::ApiError region_not_allowed(const Error& why);
 api::ApiError no_replica_for_this();
+// 409: the rest of that stream is not to be had here.
+inline constexpr int kCannotResume = 409;
+api::ApiError cannot_resume(std::string_view why);
 api::ApiError lists_are_workers_own();
 // Of a pool of workers of another kind, which are asked over HTTP.
 api::ApiError no_live_sessions_there();

@@ -73,7 +73,11 @@ net::HttpResponse Gateway::explain(const net::HttpRequest& request) {
                                    {.created_ms = clock_.unix_ms(),
                                     .adapter = adapter ? std::string_view(model) : "",
                                     .tenant = {}}));
-  return explanation({.pool = *pool, .model = model, .region = {}, .prompt = prompt});
+  return explanation({.pool = *pool,
+                      .model = model,
+                      .region = {},
+                      .prompt = prompt,
+                      .body_bytes = std::ssize(request.body)});
 }
 
 net::HttpResponse Gateway::explanation(const Explained& explained) {
@@ -83,7 +87,8 @@ net::HttpResponse Gateway::explanation(const Explained& explained) {
                                                    .prompt = explained.prompt,
                                                    .draw = draw(),
                                                    .region = explained.region,
-                                                   .may_split = true});
+                                                   .may_split = true,
+                                                   .body_bytes = explained.body_bytes});
   return net::json_response(
       explanation_body({.pool = explained.pool.name,
                         .prompt = explained.prompt,
@@ -99,7 +104,8 @@ void Gateway::explain_beside(const std::shared_ptr<Relay::Request>& request,
                        exchange->send(explanation({.pool = pool,  // of the settings, which are held
                                                    .model = request->model,
                                                    .region = request->region,
-                                                   .prompt = prompt}));
+                                                   .prompt = prompt,
+                                                   .body_bytes = std::ssize(request->http.body)}));
                      });
 }
 

@@ -70,6 +70,8 @@ Result<std::optional<Relay::Request::Media>> Gateway::media_of(const net::HttpRe
 }
 
 void Gateway::drop_unfit_fallbacks(const GatewayConfig& config, Relay::Request& request) {
+  // Of what another pool would say, who goes on with a stream has nothing.
+  if (request.resume && request.resume->from) request.fallback.clear();
   const std::optional<MediaKind> kind = media_kind_of(request.http);
   std::erase_if(request.fallback, [&](const std::string& name) {
     const PoolConfig* const pool = pool_named(config, name);

@@ -4,6 +4,7 @@
 #include "api/realtime_session.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "gateway/asked.h"
 #include "net/json_response.h"
 #include "net/sse.h"
 #include "rpc/grpc_frame.h"
@@ -75,7 +76,7 @@ std::string interruption_event(std::string_view path, const api::ApiError& error
     return out;
   }
   if (path == "/v1/responses") return response_error_event(error, number);
-  if (path == "/v1/realtime") return live_session_error(error) + "\n";
+  if (is_live_path(path)) return live_session_error(error) + "\n";
   if (is_anthropic(path)) {
     return "event: error\ndata: " + api::message_error_body(error, "") + "\n\n";
   }

@@ -16,7 +16,8 @@ net::HttpResponse error_answer(std::string_view path, const api::ApiError& error
 // Amid a stream of events, as its last one; `number`: of the Responses API's events, the next.
 std::string interruption_event(std::string_view path, const api::ApiError& error,
                                int64_t number = 0);
-// The same of a live session (/v1/realtime), as one message of its WebSocket.
+// The same of a live session (/v1/realtime, /v1/audio/speech/websocket), as one message of its
+// WebSocket.
 std::string live_session_error(const api::ApiError& error);
 // A worker's whole answer that is an error, where the client has a stream's head already.
 std::string error_event(std::string_view path, std::string_view body);

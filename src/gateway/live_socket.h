@@ -1,9 +1,9 @@
-// A live session over a WebSocket (/v1/realtime): a worker has it, and what either side says passes
-// through. The client's handshake is answered when the worker has answered: 101, or why there is
-// none. What the worker says comes as any answer does, as lines of its bytes
-// (server/fleet_exchange.h); what the client says goes by a LiveUplink. A session stays where it
-// began: when its worker is lost it ends with an error event. Lives on its connection's net thread;
-// the exchange keeps it alive until it is closed.
+// A live session over a WebSocket (/v1/realtime, /v1/audio/speech/websocket): a worker has it, and
+// what either side says passes through. The client's handshake is answered when the worker has
+// answered: 101, or why there is none. What the worker says comes as any answer does, as lines of
+// its bytes (server/fleet_exchange.h); what the client says goes by a LiveUplink. A session stays
+// where it began: when its worker is lost it ends with an error event. Lives on its connection's
+// net thread; the exchange keeps it alive until it is closed.
 #pragma once
 
 #include <cstddef>

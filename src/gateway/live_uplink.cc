@@ -95,7 +95,7 @@ void LiveUplink::on_done(bool is_reached, int status) {
     return send_next();
   }
   // Its session is over there: what it has said of that is on its way.
-  if (is_reached && status == 404) return stop();
+  if (is_reached && (status == 404 || status == 410)) return stop();
   if (is_reached || ++failures_ >= kFailuresMax) {
     sent_.clear();
     stop();

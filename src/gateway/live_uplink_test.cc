@@ -170,11 +170,14 @@ TEST_F(LiveUplinkTest, WhatWaitsIsBounded) {
   EXPECT_FALSE(uplink_->say("x"));
 }
 
-TEST_F(LiveUplinkTest, ASessionThatIsOverIsNotSpokenTo) {
+class SessionIsOver : public LiveUplinkTest, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Statuses, SessionIsOver, testing::Values(404, 410));
+
+TEST_P(SessionIsOver, AndIsNotSpokenTo) {
   EXPECT_TRUE(uplink_->say("a"));
   ASSERT_TRUE(waits_for(1));
   EXPECT_TRUE(uplink_->say("b"));
-  answer(404);
+  answer(GetParam());
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
   ASSERT_TRUE(connection_->run_until([&] { return std::chrono::steady_clock::now() > end; }));
   {

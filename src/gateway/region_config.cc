@@ -60,7 +60,8 @@ Result<void> read_own_region(const ConfigTable& table, RegionsConfig& regions) {
 }
 
 Result<void> read_region(const ConfigTable& table, RegionsConfig& regions) {
-  TRY(table.expect_only({"name", "gateway", "key_file", "ca_file", "egress_per_gb"}));
+  TRY(table.expect_only(
+      {"name", "gateway", "key_file", "ca_file", "egress_per_gb", "egress_s_per_mb"}));
   RegionConfig region;
   TRY(table.read_name("name", region.name));
   if (!is_plain(region.name)) return table.bad("name", "is letters, digits, '-' and '_'");
@@ -93,6 +94,7 @@ Result<void> read_region(const ConfigTable& table, RegionsConfig& regions) {
     return table.bad("ca_file", "means nothing without https://");
   }
   TRY(table.read("egress_per_gb", {0, kEgressMax}, region.egress_per_gb));
+  TRY(table.read("egress_s_per_mb", {0, kEgressMax}, region.egress_s_per_mb));
   regions.others.push_back(std::move(region));
   return {};
 }

@@ -20,6 +20,7 @@ struct RegionConfig {  // [[region]]
   std::string key_file;  // the key that its gateway knows this one by (`gateway` in its keys_file)
   std::string ca_file;   // of its certificate; empty: whom the system believes
   double egress_per_gb = 0;
+  double egress_s_per_mb = 0;  // that sending there counts for where a region is chosen
   // As these files say; filled in by whoever reads the configuration.
   std::string api_key;
   std::shared_ptr<const net::TlsTrust> trust;

@@ -98,6 +98,7 @@ void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& ans
   std::string name;
   RegionModels models;
   double round_trip_s = 0;
+  double egress_s_per_mb = 0;
   {
     std::lock_guard lock(mutex_);
     peer->asking = false;
@@ -122,6 +123,7 @@ void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& ans
       peer->heard_ns = clock_.now_ns();
       models = peer->view.models();
       round_trip_s = peer->round_trip_s;
+      egress_s_per_mb = peer->config.egress_s_per_mb;
     }
     peer->trouble = trouble;
   }
@@ -129,6 +131,7 @@ void RegionWatch::on_answer(const std::shared_ptr<Peer>& peer, const Answer& ans
   fleet_.note_region({.region = name,
                       .models = models,
                       .round_trip_s = round_trip_s,
+                      .egress_s_per_mb = egress_s_per_mb,
                       .dispatched = answer.dispatched});
 }
 

@@ -113,12 +113,13 @@ std::optional<Fleet::Assignment> Relay::assign() {
        .region = request_.region,
        .fingerprint = alike,
        .request_id = request_.request_id,
-       .may_split = !begun() && !request_.is_copy && !runs_tools_ && !request_.uplink,
+       .may_split = !begun() && !request_.is_copy && !runs_tools_ && !request_.uplink && !replays(),
        .source = split_source(),
        .may_stay = decides_late_,
        .stays_here = request_.stays_here || request_.is_copy,
        .media = media_work(),
-       .has_home = request_.speaks_of_id});
+       .has_home = request_.speaks_of_id,
+       .body_bytes = std::ssize(request_.http.body)});
   services_.counters.figures.note_decision(
       static_cast<double>(services_.clock.now_ns() - begun_ns) * 1e-9);
   waits_for_trial_ = !assignment && !avoided.empty();
@@ -414,6 +415,7 @@ bool Relay::relay(AnswerUpdate& update) {
   }
   if (head_ && head_->streamed) {
     if (request_.uplink) note_harmless();
+    if (replays()) return replay(update.last);
     if (!streaming_ && !update.bytes.empty()) {
       streaming_ = true;
       exchange_->start_stream(head_->status, head_headers());
@@ -421,7 +423,7 @@ bool Relay::relay(AnswerUpdate& update) {
     if (!update.bytes.empty()) {
       early_ = false;
       if (request_.http.path == "/v1/responses") events_ = next_event(update.bytes, events_);
-      exchange_->write(update.bytes);
+      write_events(std::move(update.bytes));
     }
     if (!update.last) return true;
     finish();

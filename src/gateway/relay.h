@@ -36,6 +36,7 @@
 #include "gateway/retry_budget.h"
 #include "gateway/rollouts.h"
 #include "gateway/said_tokens.h"
+#include "gateway/stream_ticket.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -112,6 +113,13 @@ class Relay final : public WorkerListener,
       std::chrono::milliseconds time_max{};  // for its answer
     };
     std::optional<Media> media = {};
+    // Of a stream that its client may go on with at another gateway (stream_ticket.h).
+    struct Resume {
+      std::string asked;                // as its client says it, for another region's gateway
+      std::string ticket;               // for its client
+      std::optional<StreamPlace> from;  // where its client is already; none: it is new
+    };
+    std::optional<Resume> resume = {};
     // Of a live session (live_socket.h): it stays with the worker that has begun it.
     std::shared_ptr<LiveUplink> uplink = {};
   };
@@ -248,6 +256,11 @@ class Relay final : public WorkerListener,
   bool apply(AnswerUpdate update);
   Result<void> keep(AnswerUpdate& update);
   bool relay(AnswerUpdate& update);
+  // A stream that is resumed from another gateway (relay_resume.cc).
+  bool replays() const { return request_.resume && request_.resume->from && !replayed_; }
+  bool replay(bool is_last);  // false: the attempt is over
+  StreamPlace place() const;
+  void write_events(std::string events);
   // Of what one worker has, by its id (relay_home.cc).
   bool is_unknown_here(const net::HttpResponse& answer) const;
   bool is_kept_elsewhere() const;
@@ -349,6 +362,7 @@ class Relay final : public WorkerListener,
   std::string adapter_;           // the digest of what it is computed with; empty: of no adapter
   std::vector<SaidTokens> said_;  // by choice
   bool streaming_ = false;        // the client has the head
+  bool replayed_ = false;         // what the client had of it has been said again
   std::string whole_;             // of an answer that is not streamed
   std::string error_event_;       // the last worker's error as the client's protocol writes it
   std::optional<net::HttpResponse> refusal_;  // the last worker's

@@ -82,6 +82,9 @@ net::HttpCall Relay::foreign_call_to(const Fleet::Assignment& assignment) const 
       const int64_t left_ms = (*request_.deadline_ns - services_.clock.now_ns()) / 1'000'000;
       call.headers.add("x-request-timeout-ms", std::to_string(std::max<int64_t>(left_ms, 1)));
     }
+    if (request_.resume) {
+      call.headers.add(std::string(kResumeHeader), request_.resume->asked);
+    }
     if (!request_.region.empty())
       call.headers.add(std::string(kRegionStaysHeader), request_.region);
   }

@@ -216,6 +216,11 @@ void Relay::move_to(PoolGate::Place place) {
 net::HttpHeaders Relay::head_headers() const {
   net::HttpHeaders headers = answer_headers(*head_);
   for (const auto& [name, value] : request_.limits.fields()) headers.add(name, value);
+  // Theirs is not passed on: it need not be the one that the client gave.
+  if (foreign_ && !headers.has("x-request-id")) headers.add("x-request-id", request_.request_id);
+  if (request_.resume && head_->streamed && !foreign_) {
+    headers.add(std::string(kResumeHeader), request_.resume->ticket);
+  }
   if (held_ns_ > 0) headers.add("x-pelton-held-ms", std::to_string(held_ns_ / kMillisecond_ns));
   return headers;
 }

@@ -4,10 +4,18 @@
 
 #include <fmt/format.h>
 
+#include "base/random.h"
 #include "cluster/envelope.h"
 #include "cluster/frame.h"
 
 namespace pelton::gateway {
+namespace {
+
+uint64_t digested(uint64_t before, TokenId token) {
+  return base::random_bits(before, static_cast<uint64_t>(token));
+}
+
+}  // namespace
 
 Result<void> SaidTokens::add(cluster::TokenList list) {
   if (finished() || list.first != count()) {
@@ -18,6 +26,7 @@ Result<void> SaidTokens::add(cluster::TokenList list) {
     for (const TokenId id : std::exchange(ids_, {})) scored_.push_back({.token = id});
   }
   for (cluster::WireToken& token : list.tokens) {
+    digest_ = digested(digest_, token.token);
     if (list.with_logprobs || !scored_.empty()) {
       scored_.push_back(std::move(token));
     } else {
@@ -33,6 +42,15 @@ Result<void> SaidTokens::finish(std::string choice_end) {
   }
   end_ = std::move(choice_end);
   return {};
+}
+
+void SaidTokens::cut(size_t tokens, bool finished) {
+  if (ids_.size() > tokens) ids_.resize(tokens);
+  if (scored_.size() > tokens) scored_.resize(tokens);
+  if (!finished) end_.clear();
+  digest_ = 0;
+  for (const TokenId id : ids_) digest_ = digested(digest_, id);
+  for (const cluster::WireToken& token : scored_) digest_ = digested(digest_, token.token);
 }
 
 void SaidTokens::note_found(std::string found) {

@@ -26,6 +26,11 @@ class SaidTokens {
   std::optional<int> cached_tokens() const;
   int fetched_tokens() const;  // of these, from other workers
 
+  // What came behind its first `tokens` has not been said; `finished`: nor its end, if not.
+  void cut(size_t tokens, bool finished);
+  // Of the tokens, in their order: 0 of none.
+  uint64_t digest() const { return digest_; }
+
   bool finished() const { return !end_.empty(); }
   size_t count() const { return ids_.size() + scored_.size(); }
   // As frames for the next worker.
@@ -34,6 +39,7 @@ class SaidTokens {
  private:
   std::vector<TokenId> ids_;  // one of the two is empty
   std::vector<cluster::WireToken> scored_;
+  uint64_t digest_ = 0;
   std::string found_;  // a PromptFound as it came
   std::string end_;    // a ChoiceEnd as it came
 };

@@ -81,7 +81,7 @@ void add_working_memory(const MemoryOptions& options, std::vector<MemoryLine>& l
          .bytes = 2 * tokens * d(shape.hidden_size) * kBytes,
          .formula = fmt::format("2 x {} tokens x {} x 2 bytes", tokens, shape.hidden_size)});
   }
-  if (options.hardware.link_bytes_per_second > 0) {
+  if (!options.hardware.is_processor()) {
     lines.push_back({.name = "driver context",
                      .bytes = kContextBytes,
                      .formula = "0.5 GiB, seen by others; not measured here"});

@@ -21,6 +21,7 @@ class Notifier;
 
 namespace pelton::server {
 
+struct Call;
 class Generation;
 
 class Answer {
@@ -68,6 +69,15 @@ class Answer {
   // tokens that have come and before take_events().
   virtual void begin(std::shared_ptr<net::Notifier> /*turns*/) {}
   virtual void turn() {}
+
+  // Of one that gets choices while it is made (goes_on() says whether some may come): the stream of
+  // one more, which would be its `choice`-th, if there is one now. Asked behind each turn(), until
+  // there is none. Choices that have ended are replaced.
+  struct More {
+    std::optional<engine::TokenStream> stream = {};
+    std::optional<api::ApiError> error = {};  // the answer fails with it
+  };
+  virtual More more(size_t /*choice*/, Call& /*call*/) { return {}; }
 
   // Amid a stream: what it fails with, after which nothing follows (where it is no events an error
   // has no words, and it breaks off); what keeps it alive while nothing happens (empty: nothing can

@@ -79,7 +79,8 @@ void transcriptions(Call call, Services& services);  // transcriptions.cc, also 
 void translations(Call call, Services& services);
 void create_speech(Call call, Services& services);  // speech.cc, also the next
 void list_voices(Call call, Services& services);
-void realtime(Call call, Services& services);  // realtime_route.cc
+void speech_socket(Call call, Services& services);  // speech_socket_route.cc
+void realtime(Call call, Services& services);       // realtime_route.cc
 
 // Tokens.
 void tokenize(Call call, Services& services);  // tokenize.cc, also the next

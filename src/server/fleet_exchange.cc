@@ -47,10 +47,26 @@ cluster::AnswerHead head_of(int status, const net::HttpHeaders& headers) {
   return {.status = status, .headers = headers.fields()};
 }
 
+api::ApiError session_over() {
+  return {.status = 410,
+          .message = "the session is over",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "session_over"};
+}
+
 }  // namespace
 
 FleetExchange::FleetExchange(std::shared_ptr<net::Exchange> beneath, std::vector<size_t> said)
     : beneath_(std::move(beneath)), said_(std::move(said)) {}
+
+api::ApiError FleetExchange::session_unknown() {
+  return {.status = 404,
+          .message = "there is no session of this gateway and dispatch",
+          .type = "invalid_request_error",
+          .param = {},
+          .code = "session_not_found"};
+}
 
 // Dropped unanswered, or amid an answer: the gateway sees a body without an end.
 FleetExchange::~FleetExchange() = default;
@@ -144,24 +160,31 @@ void FleetExchange::finish_websocket(int code, std::string reason) {
   finish();
 }
 
-void FleetExchange::hear(Heard heard) {
-  if (!socket_) return;
+std::optional<api::ApiError> FleetExchange::goodbye(int code, std::string reason) {
+  api::ApiError error = session_over();
+  error.message += ": " + reason;
+  finish_websocket(code, std::move(reason));
+  return error;
+}
+
+std::optional<api::ApiError> FleetExchange::hear(Heard heard) {
+  if (!socket_) return session_unknown();
   int64_t number = heard.first;
   for (std::string& message : heard.messages) {
-    if (over_ || beneath_->closed()) return;
+    if (over_ || said_goodbye_ || beneath_->closed()) return session_over();
     if (number++ < heard_) continue;
-    if (number - 1 > heard_)
-      return finish_websocket(net::kCloseInternalError, "messages were lost");
+    if (number - 1 > heard_) return goodbye(net::kCloseInternalError, "messages were lost");
     ++heard_;
     if (message.size() > socket_->message_bytes_max) {
-      return finish_websocket(net::kCloseTooBig, "a message is too long");
+      return goodbye(net::kCloseTooBig, "a message is too long");
     }
     if (beneath_->queued_bytes() > kUnreadBytesMax) {
-      return finish_websocket(net::kClosePolicy, "answers are not being read");
+      return goodbye(net::kClosePolicy, "answers are not being read");
     }
     socket_->on_message(std::move(message));
   }
   if (heard.drains) drain();
+  return std::nullopt;
 }
 
 void FleetExchange::finish() {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/error.h"
 #include "net/http_server.h"
 #include "server/answer_observer.h"
 
@@ -43,7 +44,10 @@ class FleetExchange final : public net::Exchange,
     std::vector<std::string> messages;
     bool drains = false;  // the gateway is about to end
   };
-  void hear(Heard heard);
+  // Why it is not heard; nothing: it is. Where the session ends over it, its goodbye says why too.
+  std::optional<api::ApiError> hear(Heard heard);
+  // Of one that no run has opened here, or whose end was heard.
+  static api::ApiError session_unknown();
   // Whoever has taken the WebSocket ends it, once it has answered what has been said; on its
   // thread.
   void drain();
@@ -91,6 +95,7 @@ class FleetExchange final : public net::Exchange,
 
   Sampled& sampled(size_t choice);
   void append_sampled(std::string& frames);
+  std::optional<api::ApiError> goodbye(int code, std::string reason);
   void begin();
   void end();
   void send_frames(const std::string& frames);

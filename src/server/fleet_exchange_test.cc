@@ -90,13 +90,18 @@ TEST_F(FleetSocket, WhatComesTwiceIsHeardOnce) {
 }
 
 TEST_F(FleetSocket, WhatIsMissingEndsIt) {
-  exchange_->hear({.first = 1, .messages = {"b"}});
+  const auto refused = exchange_->hear({.first = 1, .messages = {"b"}});
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, 410);
+  EXPECT_EQ(refused->code, "session_over");
+  EXPECT_EQ(refused->message, "the session is over: messages were lost");
   EXPECT_TRUE(heard_.empty());
   EXPECT_EQ(beneath_->said(), "!1011 messages were lost\n");
 }
 
 TEST_F(FleetSocket, SoDoWhatIsTooLongAndWhoDoesNotRead) {
-  exchange_->hear({.first = 0, .messages = {"a", "123456789", "c"}});
+  EXPECT_EQ(exchange_->hear({.first = 0, .messages = {"a", "123456789", "c"}})->code,
+            "session_over");
   EXPECT_THAT(heard_, ElementsAre("a"));
   EXPECT_EQ(beneath_->said(), "!1009 a message is too long\n");
 
@@ -106,6 +111,16 @@ TEST_F(FleetSocket, SoDoWhatIsTooLongAndWhoDoesNotRead) {
   unread->queued = size_t{5} << 20;
   other->hear({.first = 0, .messages = {"a"}});
   EXPECT_EQ(unread->said(), "!1008 answers are not being read\n");
+}
+
+TEST_F(FleetSocket, WhoSpeaksToOneThatIsOverHearsSo) {
+  EXPECT_FALSE(exchange_->hear({.first = 0, .messages = {"a"}}).has_value());
+  exchange_->finish_websocket(1000, "");
+  EXPECT_EQ(exchange_->hear({.first = 1, .messages = {"b"}})->code, "session_over");
+  EXPECT_THAT(heard_, ElementsAre("a"));
+  const auto none =
+      std::make_shared<FleetExchange>(std::make_shared<Beneath>(), std::vector<size_t>());
+  EXPECT_EQ(none->hear({.first = 0, .messages = {"a"}})->code, "session_not_found");
 }
 
 TEST_F(FleetSocket, ItIsAskedToEndOnce) {

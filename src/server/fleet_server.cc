@@ -454,15 +454,14 @@ void FleetServer::say(const net::HttpRequest& request,
     const auto found = sessions_.find({envelope.gateway, envelope.dispatch});
     if (found != sessions_.end()) session = found->second.lock();
   }
-  const api::ApiError unknown = api::not_found(request.method, request.path);
-  if (session == nullptr) return exchange->send(error_reply(unknown));
+  if (session == nullptr) return exchange->send(error_reply(FleetExchange::session_unknown()));
   const auto heard = std::make_shared<FleetExchange::Heard>(FleetExchange::Heard{
       .first = envelope.first, .messages = std::move(said->messages), .drains = envelope.drains});
-  session->post([session, heard, exchange, unknown] {
-    const bool is_open = !session->closed();
-    if (is_open) session->hear(std::move(*heard));
-    exchange->post([exchange, is_open, unknown] {
-      exchange->send(is_open ? net::HttpResponse{.status = 202} : error_reply(unknown));
+  session->post([session, heard, exchange] {
+    const std::optional<api::ApiError> refused =
+        session->closed() ? FleetExchange::session_unknown() : session->hear(std::move(*heard));
+    exchange->post([exchange, refused] {
+      exchange->send(refused ? error_reply(*refused) : net::HttpResponse{.status = 202});
     });
   });
 }

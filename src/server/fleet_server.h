@@ -4,8 +4,9 @@
 // entry; its handlers run on its own net threads.
 //
 //   POST /fleet/v1/run     frames in, frames out (server/fleet_exchange.h)
-//   POST /fleet/v1/say     what the client of a WebSocket has said, that a run has opened; answered
-//                          once it has been heard
+//   POST /fleet/v1/say     what the client of a WebSocket has said, that a run has opened: 202 once
+//                          it has been heard, 404 of a session that is none, 410 of one that is
+//                          over, or ends over what was said
 //   GET  /fleet/v1/watch   a record, a load report every 100 ms, another record when models come
 //                          or go, what the prefix cache stores and lets go, until the gateway
 //                          leaves

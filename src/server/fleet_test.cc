@@ -283,5 +283,17 @@ TEST_F(FleetListener, RefusesWhatIsNotForIt) {
   EXPECT_EQ(status_of(frames), 400);
 }
 
+TEST_F(FleetListener, SaysThatASessionIsNotKnown) {
+  std::string frames;
+  const std::string said = encode(cluster::SaidEnvelope{
+      .incarnation = fleet_.incarnation(), .gateway = "g", .dispatch = 7, .first = 0});
+  append_frame(frames, {.type = FrameType::kSaid, .payload = said});
+  append_frame(frames, {.type = FrameType::kBody, .payload = "{}"});
+  const net::HttpResponse answer = fixture_.fetch(
+      {.method = "POST", .port = fleet_.port(), .target = "/fleet/v1/say", .body = frames});
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_EQ(parsed(answer.body).find("error")->string("code"), "session_not_found") << answer.body;
+}
+
 }  // namespace
 }  // namespace pelton::server

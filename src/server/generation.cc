@@ -190,12 +190,33 @@ void Generation::pump() {
   for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, turn.buffers().batch, events);
   if (over_) return;
   answer_->turn();
+  if (const auto error = take_more()) {
+    return fail(*error, {.reason = engine::FinishReason::kError}, events);
+  }
   if (mode_ == Mode::kStream) answer_->take_events(events);
   if (running_ == 0 && !answer_->goes_on()) return finish(events);
   write(events);
   if (call_.observer != nullptr) call_.observer->flush();
   if (running_ > 0 || std::exchange(waits_, true)) return;
   answer_->begin_waiting(weak_from_this());
+}
+
+std::optional<api::ApiError> Generation::take_more() {
+  while (true) {
+    const auto ended = std::ranges::find(choices_, Progress::kEnded, &Choice::progress);
+    const auto choice = static_cast<size_t>(ended - choices_.begin());
+    Answer::More more = answer_->more(choice, call_);
+    if (more.error || !more.stream) return std::move(more.error);
+    if (ended == choices_.end()) {
+      choices_.push_back({*std::move(more.stream)});
+    } else {
+      *ended = {*std::move(more.stream)};
+    }
+    ++running_;
+    waits_ = false;
+    watch_->begin(choice);
+    choices_[choice].stream.on_ready([notifier = notifier_.get()] { notifier->notify(); });
+  }
 }
 
 void Generation::say() {

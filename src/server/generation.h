@@ -101,6 +101,8 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   // appended to `events`.
   void take(size_t index, engine::TokenStream::Batch& batch, std::string& events);
   void push(size_t index, const engine::TokenStream::Batch& batch, std::string& events);
+  // Choices that the answer has got meanwhile; or why they cannot be made.
+  std::optional<api::ApiError> take_more();
   // What of the answer was said elsewhere; its events are known to the client. Some of it now, the
   // rest when others have had their turn on this thread; then listen().
   void repeat(const std::string& opening);

@@ -84,7 +84,7 @@ GenerationMeter::GenerationMeter(const base::Clock& clock)
                   .output_tokens_max = token_bounds()} {}
 
 GenerationWatch::GenerationWatch(GenerationMeter& meter, const Start& start)
-    : meter_(meter), arrived_ns_(start.arrived_ns), choices_(start.choice_count) {
+    : meter_(meter), choices_(start.choice_count, Choice{.arrived_ns = start.arrived_ns}) {
   meter_.open_.fetch_add(1);
   meter_.histograms_.choices.observe(static_cast<double>(start.choice_count));
   if (start.output_tokens_max > 0) {
@@ -104,6 +104,11 @@ GenerationWatch::~GenerationWatch() {
   meter_.open_.fetch_sub(1);
 }
 
+void GenerationWatch::begin(size_t choice) {
+  if (choice >= choices_.size()) choices_.resize(choice + 1);
+  choices_[choice] = {.arrived_ns = meter_.clock_.now_ns()};
+}
+
 void GenerationWatch::tokens(size_t choice, size_t count) {
   if (count == 0) return;
   Choice& one = choices_[choice];
@@ -111,7 +116,7 @@ void GenerationWatch::tokens(size_t choice, size_t count) {
   auto intervals = static_cast<int64_t>(count);
   if (one.tokens == 0) {
     one.last_ns = now_ns;
-    meter_.histograms_.first_token_s.observe(seconds(now_ns - arrived_ns_));
+    meter_.histograms_.first_token_s.observe(seconds(now_ns - one.arrived_ns));
     --intervals;
   }
   if (intervals > 0) {
@@ -131,7 +136,7 @@ void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
   meter_.ended_[static_cast<size_t>(how)].fetch_add(1);
   if (how == GenerationMeter::End::kError || how == GenerationMeter::End::kAbort) return;
   GenerationMeter::Histograms& histograms = meter_.histograms_;
-  histograms.whole_s.observe(seconds(meter_.clock_.now_ns() - arrived_ns_));
+  histograms.whole_s.observe(seconds(meter_.clock_.now_ns() - one.arrived_ns));
   histograms.prompt_tokens.observe(end.prompt_tokens);
   histograms.output_tokens.observe(static_cast<double>(one.tokens));
   longest_output_ = std::max(longest_output_, one.tokens);

@@ -68,6 +68,8 @@ class GenerationWatch {
   GenerationWatch(const GenerationWatch&) = delete;
   GenerationWatch& operator=(const GenerationWatch&) = delete;
 
+  // One more choice, or another one in place of one that has ended; its times count from now on.
+  void begin(size_t choice);
   void tokens(size_t choice, size_t count);
   // A stop string has ended it; that the engine has ended it, too, is still to come.
   void stopped(size_t choice) { choices_[choice].stopped = true; }
@@ -77,6 +79,7 @@ class GenerationWatch {
 
  private:
   struct Choice {
+    int64_t arrived_ns = 0;
     int64_t last_ns = 0;
     int64_t tokens = 0;
     bool stopped = false;
@@ -84,7 +87,6 @@ class GenerationWatch {
   };
 
   GenerationMeter& meter_;
-  const int64_t arrived_ns_;
   std::vector<Choice> choices_;
   int64_t longest_output_ = 0;
 };

@@ -78,7 +78,8 @@ bool asks_for_model(const Endpoint& endpoint) {
 }
 
 void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
-  const bool is_socket = endpoint.function == response_socket || endpoint.function == realtime;
+  const bool is_socket = endpoint.function == response_socket || endpoint.function == realtime ||
+                         endpoint.function == speech_socket;
   writer.key("responses").begin_object().key(is_socket ? "101" : "200").begin_object();
   writer.key("description").string(endpoint.summary);
   if (endpoint.response == "text" || endpoint.response == "html") {

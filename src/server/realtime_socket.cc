@@ -15,6 +15,7 @@
 #include "server/random_id.h"
 #include "server/reply.h"
 #include "server/services.h"
+#include "server/socket_handshake.h"
 #include "speech/transcript.h"
 
 namespace pelton::server {
@@ -48,7 +49,9 @@ std::string language_code(const std::string& asked) {
 
 void RealtimeSocket::open(Services& services, Call call) {
   const std::shared_ptr<RealtimeSocket> socket(new RealtimeSocket(services, std::move(call)));
-  if (socket->take_place()) socket->start();
+  const auto deadline_ns = session_deadline_ns(socket->call_);
+  if (!deadline_ns.ok()) return socket->call_.send(api::api_error(deadline_ns.error()));
+  if (socket->take_place()) socket->start(*deadline_ns);
 }
 
 RealtimeSocket::RealtimeSocket(Services& services, Call call)
@@ -101,7 +104,7 @@ bool RealtimeSocket::take_place() {
   return true;
 }
 
-void RealtimeSocket::start() {
+void RealtimeSocket::start(std::optional<int64_t> deadline_ns) {
   net::Exchange& exchange = *call_.exchange;
   // This one reference keeps us alive; the exchange lets it go when it ends.
   exchange.on_closed([self = shared_from_this()] { self->live_.reset(); });
@@ -118,6 +121,11 @@ void RealtimeSocket::start() {
                                                     self->on_drain();
                                                 }});
   call_.note_answered(101);
+  if (deadline_ns) {
+    end_session_at(*deadline_ns, call_, services_, [weak] {
+      if (const auto self = weak.lock()) self->on_deadline();
+    });
+  }
   say_session("session.created");
 }
 
@@ -234,6 +242,13 @@ void RealtimeSocket::on_abandoned(const Error& error) {
 void RealtimeSocket::on_drain() {
   draining_ = true;
   end_if_drained();
+}
+
+void RealtimeSocket::on_deadline() {
+  if (live_ == nullptr) return;
+  refuse(session_time_over());
+  live_.reset();
+  call_.exchange->finish_websocket(net::kClosePolicy, session_time_over().message);
 }
 
 // What has been committed still gets its text.

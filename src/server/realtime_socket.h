@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,14 +27,14 @@ struct Services;
 class RealtimeSocket : public std::enable_shared_from_this<RealtimeSocket> {
  public:
   // `call`: the handshake, which has been checked, of a model that hears. A call for which there is
-  // no place is answered so. `services` outlive it.
+  // no place, or whose deadline is none, is answered so. `services` outlive it.
   static void open(Services& services, Call call);
 
  private:
   RealtimeSocket(Services& services, Call call);
 
   bool take_place();
-  void start();
+  void start(std::optional<int64_t> deadline_ns);
   void on_message(const std::string& message);
   void obey(const Json& message, std::string_view type);
   void update(const Json& message);
@@ -43,6 +44,7 @@ class RealtimeSocket : public std::enable_shared_from_this<RealtimeSocket> {
   void on_heard(Result<speech::LiveText> heard);
   void on_abandoned(const Error& error);
   void on_drain();
+  void on_deadline();
   void end_if_drained();
 
   speech::LiveTranscript::Options transcript_options() const;

@@ -1,6 +1,9 @@
 #include "server/socket_handshake.h"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -39,6 +42,20 @@ std::optional<net::HttpReject> refused_handshake(Call& call, const Services& ser
   return net::HttpReject{
       403, "foreign_origin",
       "pages of this origin may not use this server; --cors-origin gives them leave"};
+}
+
+Result<std::optional<int64_t>> session_deadline_ns(const Call& call) {
+  return call.deadline_ns(std::nullopt, Call::Whole::kNo);
+}
+
+void end_session_at(int64_t deadline_ns, const Call& call, const Services& services,
+                    std::function<void()> at_end) {
+  const std::chrono::nanoseconds left(std::max<int64_t>(deadline_ns - services.clock.now_ns(), 0));
+  call.exchange->post_after(std::chrono::ceil<std::chrono::milliseconds>(left), std::move(at_end));
+}
+
+api::ApiError session_time_over() {
+  return api::api_error({ErrorCode::kDeadline, "the session's time is over", ""});
 }
 
 }  // namespace pelton::server

@@ -1,7 +1,6 @@
 // POST /v1/audio/speech over HTTP, by a model that says what a script has it say and a vocoder
 // whose sound shows which codes it was made of.
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -10,89 +9,12 @@
 #include <gmock/gmock.h>
 
 #include "base/base64.h"
-#include "server/server_fixture.h"
-#include "server/speech_use.h"
-#include "speech/sound_bytes.h"
-#include "speech/test_tokenizer.h"
+#include "server/speech_fixture.h"
 
 namespace pelton::server {
 namespace {
 
-using speech::frame_text;
 using testing::HasSubstr;
-
-constexpr int kFrameSamples = 4;
-
-// A kept frame: the first code of its four frames, of 64.
-class ShownCodes final : public speech::Vocoder {
- public:
-  int sample_rate() const override { return 24'000; }
-  int frame_samples() const override { return kFrameSamples; }
-  int threads() const override { return 1; }
-  std::vector<float> kept_frame(const speech::AudioWindow& window, int) override {
-    std::vector<float> samples;
-    for (size_t frame = 0; frame < 4; ++frame) {
-      samples.push_back(static_cast<float>(window[frame * speech::kFrameTokens]) / 64.0f);
-    }
-    return samples;
-  }
-};
-
-// "[" before all, "|" before each further piece, "]" behind the last.
-class ShownPieces final : public speech::SoundEncoder {
- public:
-  explicit ShownPieces(bool is_whole) : is_whole_(is_whole) {}
-  void push(std::string_view pcm, std::string& out) override {
-    held_ += (pieces_++ == 0 ? "[" : "|") + std::string(pcm);
-    if (!is_whole_) out += std::exchange(held_, {});
-  }
-  void finish(std::string& out) override { out += held_ + "]"; }
-
- private:
-  const bool is_whole_;
-  int pieces_ = 0;
-  std::string held_;
-};
-
-ServerFixture::Options options() {
-  ServerFixture::Options options;
-  options.tokenizer = &speech::test_tokenizer;
-  options.model = [](ServedModel& model) {
-    auto tokens = speech::AudioTokens::of(model.tokenizer, speech::kTestBookSize, model.vocab_size);
-    ASSERT_TRUE(tokens.ok()) << tokens.error().message;
-    model.speech =
-        std::make_shared<SpeechUse>(*std::move(tokens), std::vector<std::string>{"tara", "leo"},
-                                    std::make_unique<ShownCodes>());
-    model.speech->compressed = {.formats = {"flac"},
-                                .make = [](std::string_view, const speech::EncoderOptions& how) {
-                                  EXPECT_EQ(how.sample_rate, 24'000);
-                                  return std::make_unique<ShownPieces>(how.is_whole);
-                                }};
-  };
-  return options;
-}
-
-std::string frames(const std::vector<int>& codes) {
-  std::string text;
-  for (const int code : codes) text += frame_text(code);
-  return text;
-}
-
-// What the windows of these frames sound like.
-std::string sound(const std::vector<int>& codes) {
-  std::vector<float> samples;
-  for (size_t i = 0; i + 3 < codes.size(); ++i) {
-    for (size_t j = 0; j < 4; ++j) samples.push_back(static_cast<float>(codes[i + j]) / 64.0f);
-  }
-  std::string pcm;
-  speech::append_pcm(samples, pcm);
-  return pcm;
-}
-
-std::string script(const std::string& says) {
-  return fmt::format(R"({{"context":4096,"rules":[{{"when":"","then":"{}<custom_token_2>"}}]}})",
-                     says);
-}
 
 std::string body(std::string_view more) {
   return fmt::format(R"({{"model":"tiny","input":"Hello.","voice":"tara"{}{}}})",
@@ -102,7 +24,7 @@ std::string body(std::string_view more) {
 const std::vector<int> kCodes = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
 TEST(Speech, AWholeFileIsItsWindowsSound) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   const net::HttpResponse wav = fixture.post("/v1/audio/speech", body(R"("stream":false)"));
   ASSERT_EQ(wav.status, 200) << wav.body;
   EXPECT_EQ(wav.headers.get("Content-Type"), "audio/wav");
@@ -116,7 +38,7 @@ TEST(Speech, AWholeFileIsItsWindowsSound) {
 }
 
 TEST(Speech, AStreamIsTheSameBytes) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   const std::string expected = sound(kCodes);
   const net::HttpResponse pcm =
       fixture.post("/v1/audio/speech", body(R"("response_format":"pcm")"));
@@ -128,7 +50,7 @@ TEST(Speech, AStreamIsTheSameBytes) {
 }
 
 TEST(Speech, EventsCarryTheSameBytes) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   const net::HttpResponse answer =
       fixture.post("/v1/audio/speech", body(R"("stream_format":"sse")"));
   ASSERT_EQ(answer.status, 200) << answer.body;
@@ -147,7 +69,7 @@ TEST(Speech, EventsCarryTheSameBytes) {
 
 // One encoder for all of an answer, and its end is sent.
 TEST(Speech, CompressedSoundIsWhatTheEncoderMakes) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   const auto plain = [](std::string bytes) {
     std::erase(bytes, '|');
     return bytes;
@@ -178,7 +100,7 @@ TEST(Speech, PiecesOfALongTextAreHeardInTheirOrder) {
       fmt::format(R"({{"context":4096,"rules":[{{"when":"xxx","then":"{}<custom_token_2>"}},
                   {{"when":"","then":"{}<custom_token_2>"}}]}})",
                   frames({1, 1, 1, 1, 1, 1, 1, 1}), frames({2, 2, 2, 2, 2})),
-      options());
+      speech_options());
   const net::HttpResponse answer = fixture.post(
       "/v1/audio/speech",
       fmt::format(R"({{"input":"{}. {}.","voice":"leo","response_format":"pcm"}})", first, second));
@@ -187,7 +109,7 @@ TEST(Speech, PiecesOfALongTextAreHeardInTheirOrder) {
 }
 
 TEST(Speech, TooFewFramesAreAFileWithoutSamples) {
-  ServerFixture fixture(script(frames({1, 2, 3})), options());
+  ServerFixture fixture(script(frames({1, 2, 3})), speech_options());
   for (const char* const more : {"", R"("stream":false)"}) {
     const net::HttpResponse answer = fixture.post("/v1/audio/speech", body(more));
     EXPECT_EQ(answer.status, 200) << answer.body;
@@ -200,7 +122,8 @@ TEST(Speech, TooFewFramesAreAFileWithoutSamples) {
 }
 
 TEST(Speech, WhatIsNoFrameAtTheEndIsDropped) {
-  ServerFixture fixture(script(frames({1, 2, 3, 4, 5}) + speech::code_text(6, 0)), options());
+  ServerFixture fixture(script(frames({1, 2, 3, 4, 5}) + speech::code_text(6, 0)),
+                        speech_options());
   const net::HttpResponse pcm =
       fixture.post("/v1/audio/speech", body(R"("response_format":"pcm")"));
   EXPECT_EQ(pcm.status, 200);
@@ -212,7 +135,7 @@ TEST(Speech, WhatIsNoFrameAtTheEndIsDropped) {
 }
 
 TEST(Speech, WhatIsWrongIsNamed) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   struct Case {
     std::string body;
     std::string param;
@@ -247,7 +170,7 @@ TEST(Speech, WhatIsWrongIsNamed) {
 }
 
 TEST(Speech, VoicesAreListed) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   const Json list = parsed(fixture.get("/v1/audio/voices").body);
   EXPECT_EQ(list.find("voices")->dump(), R"(["tara","leo"])");
   EXPECT_EQ(list.find("data")->as_array().at(1).dump(),
@@ -255,7 +178,7 @@ TEST(Speech, VoicesAreListed) {
 }
 
 TEST(Speech, AModelWithoutADecoderSaysSo) {
-  ServerFixture::Options silent = options();
+  ServerFixture::Options silent = speech_options();
   silent.model = [](ServedModel&) {};
   ServerFixture fixture(script(frames(kCodes)), std::move(silent));
   const net::HttpResponse answer = fixture.post("/v1/audio/speech", body(""));
@@ -265,7 +188,7 @@ TEST(Speech, AModelWithoutADecoderSaysSo) {
 }
 
 TEST(Speech, WhatIsHeardIsCounted) {
-  ServerFixture fixture(script(frames(kCodes)), options());
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
   ASSERT_EQ(fixture.post("/v1/audio/speech", body("")).status, 200);
   const SpeechMeter& meter = fixture.model().speech->meter;
   EXPECT_EQ(meter.samples.load(), 9 * kFrameSamples);
@@ -284,8 +207,8 @@ TEST(Speech, WhatIsHeardIsCounted) {
 TEST(Speech, AClientThatLeavesFreesItsWork) {
   const std::string endless = fmt::format(
       R"({{"context":4096,"step_ms":1,"rules":[{{"when":"","then":[{{"text":"{}","times":500}}]}}]}})",
-      frame_text(3));
-  ServerFixture fixture(endless, options());
+      speech::frame_text(3));
+  ServerFixture fixture(endless, speech_options());
   {
     net::HttpClient client{{}};
     net::HttpCall call =

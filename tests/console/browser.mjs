@@ -4,6 +4,14 @@ import fs from "node:fs";
 
 export const base = process.env.BASE_URL;
 
+// ./test opens each page once, sees data of the API on it and goes through two flows; the rest is --full's.
+export const every = process.env.PELTON_FULL === "1" || Boolean(process.env.PICTURES);
+export const full = { skip: !every && "PELTON_FULL=1 opens this" };
+export const sizes = { 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } };
+const all_looks = Object.entries(sizes).flatMap(([width, viewport]) => ["light", "dark"].map((colorScheme) => [width, viewport, colorScheme]));
+// Widths, windows and colours in which pages are looked at: all, or of ./test a wide one.
+export const looks = every ? all_looks : all_looks.slice(-2, -1);
+
 export async function open_browser() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 }

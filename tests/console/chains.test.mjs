@@ -5,7 +5,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { open_browser, open_page, picture } from "./browser.mjs";
+import { full, open_browser, open_page, picture } from "./browser.mjs";
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "pelton-chains-"));
 const axe = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
@@ -115,7 +115,7 @@ test("the graph is the API's, and a run's steps and output are what the run says
   await clean(opened);
 });
 
-test("a run that fails says which step; input that is no JSON is not sent", async () => {
+test("a run that fails says which step; input that is no JSON is not sent", full, async () => {
   const opened = await open_chains();
   const { page, seen } = opened;
   await page.getByLabel("documents ([string])").fill("[1");
@@ -131,7 +131,7 @@ test("a run that fails says which step; input that is no JSON is not sent", asyn
   await clean(opened);
 });
 
-test("a run that is stopped ends at the server, too", async () => {
+test("a run that is stopped ends at the server, too", full, async () => {
   const opened = await open_chains();
   const { page } = opened;
   await run(page, '["a"]', "long");
@@ -145,7 +145,7 @@ test("a run that is stopped ends at the server, too", async () => {
   await clean(opened);
 });
 
-test("looked at", async () => {
+test("looked at", full, async () => {
   for (const [width, viewport] of Object.entries({ 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } })) {
     for (const colorScheme of ["light", "dark"]) {
       const opened = await open_chains({ viewport, colorScheme });

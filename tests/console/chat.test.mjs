@@ -2,13 +2,11 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { after, before, test } from "node:test";
-import { answered, ask, base, open_browser, open_page, picture } from "./browser.mjs";
+import { answered, ask, base, full, looks, open_browser, open_page, picture, sizes } from "./browser.mjs";
 
 let browser;
 before(async () => { browser = await open_browser(); });
 after(async () => { await browser.close(); });
-
-const sizes = { 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } };
 
 async function signed_in(options = {}, path = "/console") {
   const opened = await open_page(browser, base + path, options);
@@ -28,7 +26,7 @@ async function no_overflow(page) {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, "wider than the screen");
 }
 
-test("a wrong key is refused, a right one kept in the tab only", async () => {
+test("a wrong key is refused, a right one kept in the tab only", full, async () => {
   const { page, context } = await open_page(browser, base + "/console");
   await page.fill("input[type=password]", "wrong");
   await page.keyboard.press("Enter");
@@ -43,27 +41,25 @@ test("a wrong key is refused, a right one kept in the tab only", async () => {
 });
 
 test("streams, folds reasoning, shows times and counts", async () => {
-  for (const [width, viewport] of Object.entries(sizes)) {
-    for (const colorScheme of ["light", "dark"]) {
-      const { page, seen, context } = await signed_in({ viewport, colorScheme });
-      await picture(page, `chat-empty-${width}-${colorScheme}`);
-      await ask(page, "Show markdown, please");
-      await answered(page);
-      assert.equal(await page.locator(".reasoning").evaluate((fold) => fold.open), false);
-      assert.match(await page.locator(".reasoning .plain").textContent(), /what there is/);
-      for (const tag of ["h3", "strong", "em", "del", "ol li", "ul li", "blockquote", "table td.right", "pre code", "a"]) {
-        assert.ok(await page.locator(`.markdown ${tag}`).count(), tag);
-      }
-      assert.match(await page.locator(".foot").textContent(), /prompt tokens .* first token .* tokens\/s/);
-      await no_overflow(page);
-      await picture(page, `chat-${width}-${colorScheme}`);
-      clean(seen);
-      await context.close();
+  for (const [width, viewport, colorScheme] of looks) {
+    const { page, seen, context } = await signed_in({ viewport, colorScheme });
+    await picture(page, `chat-empty-${width}-${colorScheme}`);
+    await ask(page, "Show markdown, please");
+    await answered(page);
+    assert.equal(await page.locator(".reasoning").evaluate((fold) => fold.open), false);
+    assert.match(await page.locator(".reasoning .plain").textContent(), /what there is/);
+    for (const tag of ["h3", "strong", "em", "del", "ol li", "ul li", "blockquote", "table td.right", "pre code", "a"]) {
+      assert.ok(await page.locator(`.markdown ${tag}`).count(), tag);
     }
+    assert.match(await page.locator(".foot").textContent(), /prompt tokens .* first token .* tokens\/s/);
+    await no_overflow(page);
+    await picture(page, `chat-${width}-${colorScheme}`);
+    clean(seen);
+    await context.close();
   }
 });
 
-test("stops, edits and asks again", async () => {
+test("stops, edits and asks again", full, async () => {
   const { page, seen, context } = await signed_in();
   await ask(page, "a long one");
   await page.waitForSelector(".markdown p");
@@ -85,7 +81,7 @@ test("stops, edits and asks again", async () => {
   await context.close();
 });
 
-test("a tool call is shown, and its result answered", async () => {
+test("a tool call is shown, and its result answered", full, async () => {
   const { page, seen, context } = await signed_in({ viewport: sizes[390] });
   await page.getByText("Settings").click();
   await page.getByLabel("Tools (JSON array)").fill("{");
@@ -106,7 +102,7 @@ test("a tool call is shown, and its result answered", async () => {
   await context.close();
 });
 
-test("two models side by side, and the talk as a file", async () => {
+test("two models side by side, and the talk as a file", full, async () => {
   for (const [width, viewport] of Object.entries(sizes)) {
     const { page, seen, context } = await signed_in({ viewport, acceptDownloads: true });
     await page.getByRole("button", { name: "Side by side" }).click();
@@ -129,22 +125,20 @@ test("two models side by side, and the talk as a file", async () => {
 test("the models' page says what the API says", async () => {
   const headers = { Authorization: "Bearer " + process.env.API_KEY };
   const models = (await (await fetch(base + "/v1/models", { headers })).json()).data;
-  for (const [width, viewport] of Object.entries(sizes)) {
-    for (const colorScheme of ["light", "dark"]) {
-      const { page, seen, context } = await signed_in({ viewport, colorScheme }, "/console#models");
-      const text = (await page.locator(".page").textContent()).replace(/\u202f/g, "");
-      for (const model of models) assert.ok(text.includes(model.id) && text.includes(String(model.max_model_len)), model.id);
-      await page.getByText("Model card", { exact: true }).first().click();
-      await page.waitForSelector(".markdown h3");
-      await no_overflow(page);
-      await picture(page, `models-${width}-${colorScheme}`);
-      clean(seen);
-      await context.close();
-    }
+  for (const [width, viewport, colorScheme] of looks) {
+    const { page, seen, context } = await signed_in({ viewport, colorScheme }, "/console#models");
+    const text = (await page.locator(".page").textContent()).replace(/\u202f/g, "");
+    for (const model of models) assert.ok(text.includes(model.id) && text.includes(String(model.max_model_len)), model.id);
+    await page.getByText("Model card", { exact: true }).first().click();
+    await page.waitForSelector(".markdown h3");
+    await no_overflow(page);
+    await picture(page, `models-${width}-${colorScheme}`);
+    clean(seen);
+    await context.close();
   }
 });
 
-test("nothing serious for axe-core", async () => {
+test("nothing serious for axe-core", full, async () => {
   const axe = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
   for (const colorScheme of ["light", "dark"]) {
     const { page, context } = await signed_in({ colorScheme });
@@ -164,7 +158,7 @@ test("nothing serious for axe-core", async () => {
   }
 });
 
-test("a server that goes away is said", async () => {
+test("a server that goes away is said", full, async () => {
   const { page, context } = await signed_in();
   await page.route("**/v1/chat/completions", (route) => route.abort());
   await ask(page, "anybody?");

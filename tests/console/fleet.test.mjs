@@ -6,9 +6,8 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { answered, ask, open_browser, open_page, picture } from "./browser.mjs";
+import { answered, ask, full, open_browser, open_page, picture, sizes } from "./browser.mjs";
 
-const sizes = { 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } };
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "pelton-console-"));
 const model = path.resolve("one");
 const script = path.resolve("script.json");
@@ -104,7 +103,7 @@ async function agrees(shown, said) {
   assert.deepEqual(...last);
 }
 
-test("a fleet that scales, at each size and in each colour", async () => {
+test("a fleet that scales, at each size and in each colour", full, async () => {
   // Five requests at a time, two for a replica: three replicas.
   const { page, context } = await page_of("scaling");
   await page.waitForFunction(() => document.querySelectorAll(".panel tbody tr").length >= 1, null, { timeout: 60000 });
@@ -125,7 +124,7 @@ test("a fleet that scales, at each size and in each colour", async () => {
   }
 });
 
-test("a worker that is lost is seen, and so is the one in its place", async () => {
+test("a worker that is lost is seen, and so is the one in its place", full, async () => {
   const opened = await page_of("fleet");
   const { page } = opened;
   const workers = (await json(gateway.admin + "/v1/workers")).workers;
@@ -151,6 +150,7 @@ test("a worker that is lost is seen, and so is the one in its place", async () =
 test("each number is the API's", async () => {
   const opened = await page_of("fleet");
   const { page } = opened;
+  await page.waitForFunction(() => document.querySelectorAll("td[data-mark=ready]").length >= 1, null, { timeout: 60000 });
   await agrees(async () => (await cells(page)).map((row) => [row[0], row[1], row[2], row[3].split(" / ")[1], row[7], row[10]]),
     async () => (await json(gateway.admin + "/v1/workers")).workers.sort((a, b) => (a.name < b.name ? -1 : 1)).map((one) => [
       one.name, one.pool, one.state + (one.reason ? ": " + one.reason : ""), String(one.slots), String(one.failures), one.address]));
@@ -177,7 +177,7 @@ test("each number is the API's", async () => {
   await clean(opened);
 });
 
-test("clients of the gateway chat, and read what models there are", async () => {
+test("clients of the gateway chat, and read what models there are", full, async () => {
   const opened = await open_page(browser, gateway.url + "/console");
   const { page } = opened;
   await page.waitForSelector(".composer");
@@ -197,7 +197,7 @@ test("clients of the gateway chat, and read what models there are", async () => 
   await admin.context.close();
 });
 
-test("an autoscaler of its own has the page Scaling and no other", async () => {
+test("an autoscaler of its own has the page Scaling and no other", full, async () => {
   const one = await start("autoscale", head("apart").replace("[autoscaler]\n", `[autoscaler]\nlisten = "127.0.0.1:0"\ngateways = ["${gateway.admin}"]\n`)
     + pool("other", "min = 0\nmax = 2"), "--advise");
   const opened = await page_of("scaling", {}, one);
@@ -207,7 +207,7 @@ test("an autoscaler of its own has the page Scaling and no other", async () => {
   await stop(one);
 });
 
-test("a pool of two roles has a panel of each, and each worker's role is said", async () => {
+test("a pool of two roles has a panel of each, and each worker's role is said", full, async () => {
   const key = path.join(folder, "fleet.key");
   assert.equal(spawnSync(process.env.PELTON, ["gateway", "--new-key", key]).status, 0);
   const one = await start("gateway", head("roles").replace("[gateway]\n", `[gateway]\nfleet_key_file = "${key}"\n`)
@@ -229,7 +229,7 @@ test("a pool of two roles has a panel of each, and each worker's role is said", 
   await stop(one);
 });
 
-test("a thousand workers whose names are hostile stay a table", async () => {
+test("a thousand workers whose names are hostile stay a table", full, async () => {
   const zone = (i) => ["<img src=x onerror=hit(1)>", "\u202Eevil", "a".repeat(200), "z1"][i % 4];
   const workers = Array.from({ length: 1000 }, (_, i) => `[[worker]]\npool = "far"\nurl = "http://127.0.0.1:${2 + i % 1000}"\n`).join("");
   const one = await start("gateway", `[gateway]\nlisten = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n\n[[pool]]\nname = "far"\nmodel = "one"\n${workers}`);
@@ -258,7 +258,7 @@ test("a thousand workers whose names are hostile stay a table", async () => {
   await stop(one);
 });
 
-test("outdated replicas are named on the page Scaling, and what becomes of them", async () => {
+test("outdated replicas are named on the page Scaling, and what becomes of them", full, async () => {
   const opened = await page_of("scaling");
   const { page } = opened;
   const row = { ...(await json(gateway.admin + "/v1/autoscaler")).pools[0] };
@@ -281,7 +281,7 @@ test("outdated replicas are named on the page Scaling, and what becomes of them"
   await clean(opened);
 });
 
-test("the page commands nothing, and streams are its own only", async () => {
+test("the page commands nothing, and streams are its own only", full, async () => {
   const feed = gateway.admin + "/console/fleet";
   assert.equal((await fetch(feed, { headers: { "Sec-Fetch-Site": "cross-site" } })).status, 403);
   assert.equal((await fetch(feed, { method: "POST" })).status, 405);
@@ -292,7 +292,7 @@ test("the page commands nothing, and streams are its own only", async () => {
   await context.close();
 });
 
-test("nothing serious for axe-core", async () => {
+test("nothing serious for axe-core", full, async () => {
   const axe = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
   for (const name of ["fleet", "scaling", "requests"]) {
     for (const colorScheme of ["light", "dark"]) {

@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { after, before, test } from "node:test";
-import { base, open_browser, open_page, picture } from "./browser.mjs";
+import { base, full, looks, open_browser, open_page, picture } from "./browser.mjs";
 
-const sizes = { 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } };
 const admin = process.env.ADMIN_URL;
 const headers = { Authorization: "Bearer " + process.env.API_KEY, "Content-Type": "application/json" };
 let browser;
@@ -39,30 +38,28 @@ const metric = async (name) => [...(await (await fetch(admin + "/metrics")).text
   .reduce((sum, match) => sum + Number(match[1]), 0);
 
 test("figures and curves under a load, at each size and in each colour", async () => {
-  for (const [width, viewport] of Object.entries(sizes)) {
-    for (const colorScheme of ["light", "dark"]) {
-      const { page, seen, context } = await live_page({ viewport, colorScheme });
-      // Three answers are always on their way, on the page and in the metrics.
-      await page.waitForFunction(() => [...document.querySelectorAll(".live-now .fact")].some((one) => /running/.test(one.textContent) && /[1-3]$/.test(one.textContent)));
-      assert.ok(await metric("vllm:num_requests_running") <= 3);
-      assert.ok(Number(await figure(page, "Tokens/s, output")) > 0);
-      assert.match(await figure(page, "Time to first token"), /\d/);
-      // No plot is empty but for hits, of which a minute may have none.
-      await page.waitForFunction(() => document.querySelectorAll(".plot path.line-0").length >= 6);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
-      assert.equal(wide, false, "nothing is wider than the page");
-      for (const label of await page.locator(".plot").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")))) {
-        assert.match(label, /: .+ /);
-      }
-      await picture(page, `live-${width}-${colorScheme}`);
-      assert.deepEqual([seen.errors, seen.foreign], [[], []]);
-      assert.equal(await page.locator("nav a", { hasText: "Chat" }).getAttribute("href"), base + "/console");
-      await context.close();
+  for (const [width, viewport, colorScheme] of looks) {
+    const { page, seen, context } = await live_page({ viewport, colorScheme });
+    // Three answers are always on their way, on the page and in the metrics.
+    await page.waitForFunction(() => [...document.querySelectorAll(".live-now .fact")].some((one) => /running/.test(one.textContent) && /[1-3]$/.test(one.textContent)));
+    assert.ok(await metric("vllm:num_requests_running") <= 3);
+    assert.ok(Number(await figure(page, "Tokens/s, output")) > 0);
+    assert.match(await figure(page, "Time to first token"), /\d/);
+    // No plot is empty but for hits, of which a minute may have none.
+    await page.waitForFunction(() => document.querySelectorAll(".plot path.line-0").length >= 6);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+    assert.equal(wide, false, "nothing is wider than the page");
+    for (const label of await page.locator(".plot").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")))) {
+      assert.match(label, /: .+ /);
     }
+    await picture(page, `live-${width}-${colorScheme}`);
+    assert.deepEqual([seen.errors, seen.foreign], [[], []]);
+    assert.equal(await page.locator("nav a", { hasText: "Chat" }).getAttribute("href"), base + "/console");
+    await context.close();
   }
 });
 
-test("what was missed while the server was away comes later, and none twice", async () => {
+test("what was missed while the server was away comes later, and none twice", full, async () => {
   const { page, context } = await live_page();
   let asked = [];
   await page.route("**/console/live", (route) => {
@@ -82,7 +79,7 @@ test("what was missed while the server was away comes later, and none twice", as
   await context.close();
 });
 
-test("nothing serious for axe-core", async () => {
+test("nothing serious for axe-core", full, async () => {
   const axe = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
   for (const colorScheme of ["light", "dark"]) {
     const { page, context } = await live_page({ colorScheme });
@@ -95,7 +92,7 @@ test("nothing serious for axe-core", async () => {
   }
 });
 
-test("a stream goes on behind the event that it names, is no other site's, and there are only so many", async () => {
+test("a stream goes on behind the event that it names, is no other site's, and there are only so many", full, async () => {
   const path = admin + "/console/live";
   assert.equal((await fetch(path, { headers: { "Sec-Fetch-Site": "cross-site" } })).status, 403);
   assert.equal((await fetch(path, { method: "POST" })).status, 405);

@@ -5,7 +5,7 @@
 #        run.sh WORK_FOLDER PELTON heap MINUTES
 #
 # Installs the pinned npm packages into WORK_FOLDER. PICTURES=FOLDER keeps pictures of each page. Exit code 77
-# (skipped): there is no Chromium, or npm cannot fetch; an error under PELTON_FULL=1. smoke: every page; pictures: those of docs/pictures, into DOCS_PICTURES; hostile: a model's output as the attacker, under
+# (skipped): there is no Chromium, or npm cannot fetch; an error under PELTON_FULL=1. smoke: every page once, and under PELTON_FULL=1 or with PICTURES all of the tests; pictures: those of docs/pictures, into DOCS_PICTURES; hostile: a model's output as the attacker, under
 # PELTON_FULL=1 only; heap: whether pages of a gateway under requests, open for so long, grow (heap.mjs).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -97,7 +97,8 @@ END
   exit
 fi
 
-tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs operate.test.mjs admin_keys.test.mjs pages.test.mjs planned.test.mjs small.test.mjs)
+tests=(chat.test.mjs chains.test.mjs live.test.mjs fleet.test.mjs planned.test.mjs small.test.mjs)
+[[ ${PELTON_FULL:-} == 1 || -n ${PICTURES:-} ]] && tests+=(operate.test.mjs admin_keys.test.mjs pages.test.mjs)
 [[ $what == hostile ]] && tests=(hostile.test.mjs)
 [[ $what == pictures ]] && tests=(pictures.test.mjs)
 timeout 2300 node --test --test-concurrency=1 --test-timeout=2200000 "${tests[@]}"

@@ -1,7 +1,7 @@
 // Small things of the pages: what a model hides is shown, what is wrong is said and loses nothing, a cold gateway's models, a server's ledger.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { answered, ask, base, open_browser, open_page, streamed } from "./browser.mjs";
+import { answered, ask, base, full, open_browser, open_page, streamed } from "./browser.mjs";
 
 const admin = process.env.ADMIN_URL;
 let browser;
@@ -17,7 +17,7 @@ async function chat(options = {}) {
 }
 const answers = (page, body) => page.route("**/v1/chat/completions", (route) => route.fulfill({ contentType: "text/event-stream", body }));
 
-test("characters that turn the text or that nobody sees are shown by number", async () => {
+test("characters that turn the text or that nobody sees are shown by number", full, async () => {
   const { page, context } = await chat();
   await answers(page, streamed([{ content: "a\u200bb\u2060c\ufeffd\u00ade\u{e0041}f\u200fg\u061ch\u202ei 👩\u200d🚀 ❤\ufe0f k\u{e0101}l\u034fm\u0085" }]));
   await ask(page, "hidden");
@@ -26,7 +26,7 @@ test("characters that turn the text or that nobody sees are shown by number", as
   await context.close();
 });
 
-test("tools that are no JSON leave the question in its field; a stream that is no JSON is said to be none", async () => {
+test("tools that are no JSON leave the question in its field; a stream that is no JSON is said to be none", full, async () => {
   const { page, context } = await chat();
   await page.locator(".settings summary").click();
   await page.getByLabel("Tools (JSON array)").fill("[{");
@@ -42,7 +42,7 @@ test("tools that are no JSON leave the question in its field; a stream that is n
   await context.close();
 });
 
-test("on a phone the empty field's words are whole, and a table that goes on says so", async () => {
+test("on a phone the empty field's words are whole, and a table that goes on says so", full, async () => {
   const { page, context } = await chat({ viewport: { width: 390, height: 844 } });
   assert.equal(await page.locator(".composer textarea").getAttribute("placeholder"), "Ask something.");
   await answers(page, streamed([{ content: "| a | b |\n|---|---|\n| " + "long".repeat(30) + " | " + "x".repeat(90) + " |" }]));
@@ -53,7 +53,7 @@ test("on a phone the empty field's words are whole, and a table that goes on say
   await context.close();
 });
 
-test("models of a gateway whose replicas are at zero, adapters, chains", async () => {
+test("models of a gateway whose replicas are at zero, adapters, chains", full, async () => {
   const { page, context } = await chat();
   const asked = [];
   await page.route("**/v1/models", (route) => route.fulfill({ json: { data: [
@@ -88,7 +88,7 @@ test("a server's Health is its ledger", async () => {
   await context.close();
 });
 
-test("another page begins at its top", async () => {
+test("another page begins at its top", full, async () => {
   const { page, context } = await open_page(browser, admin + "/console#server_health", { viewport: { width: 1440, height: 300 } });
   await page.waitForSelector(".facts .fact");
   await page.locator("main").evaluate((main) => main.scrollTo(0, 400));

@@ -4,8 +4,8 @@ which one leads by a lease in etcd, one random fault a minute, and streams of wh
 
 usage: autoscale_soak.py BINARY (--hours N | --minutes N) [--seed N] [--every SECONDS] [--streams N] [--replicas N]
 
-Exit code 1: less than 99.99 % good, the most and none of the replicas were not both seen, a gateway's memory grew by more than 1 MiB an hour
-(judged in runs of an hour or more), or something is left behind: a replica, a request, a held one. 77: etcd is not installed.
+Exit code 1: less than 99.99 % good, the most and none of the replicas were not both seen, or something is left behind: a replica, a request, a
+held one. 77: etcd is not installed. Gateways' memory, which follows the day here, is shown; fleet_soak.py judges it.
 """
 import argparse
 import collections
@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 
-from fleet_soak import GOOD, LOOK_S, ROOT, SLOPE_MAX, resident, slope  # also opens tests/ for import
+from fleet_soak import GOOD, LOOK_S, resident, slope  # also opens tests/ for import
 import gateway_fixture
 from autoscale_launchers_test import Scaler
 from autoscale_test import alive
@@ -32,7 +32,7 @@ from ports import free_port
 # Hour of the day, share of the most streams: a night of nothing, a morning, a lunch, the day's most, an evening.
 DAY = ((0, 0.04), (2, 0), (5, 0), (7, 0.2), (10, 0.9), (12.5, 0.6), (15, 1), (18, 0.5), (21, 0.2), (23, 0), (24, 0))
 LEASE_S = 4
-SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 15, "slots": 4}
+SCRIPT = {**gateway_fixture.SCRIPT, "step_ms": 30, "slots": 4}
 FAULTS = {"replica killed": 4, "replica stopped": 3, "replica frozen": 2, "leader killed": 2, "leader frozen": 1, "standby killed": 1,
           "gateway killed": 2, "etcd killed": 1}
 
@@ -58,9 +58,15 @@ class Gateway:
     def kill(self):
         self.kills += 1
         self.process.end()
-        self.memory = []
         self.process = Process("gateway", "--config", self.config)
+        self.memory = []
         self.kills += 1
+
+    def look(self):
+        try:
+            self.memory.append((time.monotonic(), resident(self.process)))
+        except OSError:  # it is being killed now, by another thread
+            pass
 
 
 class Soak:
@@ -189,7 +195,7 @@ start_seconds = 1
 
     def look(self, hour):
         for one in self.gateways:
-            one.memory.append((time.monotonic(), resident(one.process)))
+            one.look()
         ready = sum(row["state"] == "ready" for row in self.rows(self.admins[0]))
         self.ready_seen.add(ready)
         print(f"{int(hour):02}:{int(hour % 1 * 60):02}  streams {self.active:3}  ready {ready}  good {self.counts['good']}  bad {self.counts['bad']}",
@@ -255,9 +261,8 @@ start_seconds = 1
                           "changes of the lead": leads - 1, "ready_seen": sorted(self.ready_seen),
                           "bytes_an_hour": {name: round(value) for name, value in slopes.items()}, "left": left,
                           "failures": list(self.failures)}, indent=2))
-        grew = seconds >= 3600 and max(slopes.values()) > SLOPE_MAX
         went = {0, self.arguments.replicas} <= self.ready_seen
-        return 0 if share >= GOOD and went and not left and not grew else 1
+        return 0 if share >= GOOD and went and not left else 1
 
     def close(self):
         self.over.set()

@@ -166,7 +166,8 @@ class Tiles final : public TileKernels {
     const int64_t blocks = cols / kBlock;
     std::vector<uint8_t>& scratch = scratch_[worker];
     const auto room = static_cast<size_t>(kPanelTiles * blocks * kSpreadBytes);
-    if (scratch.size() < room) scratch.resize(room);
+    // Not resize(), which stays a function of its own, compiled for this processor alone.
+    if (scratch.size() < room) scratch = std::vector<uint8_t>(room);
     if (format == Format::kInt8Tiles) {
       Products::template multiply<kPlanes, Int8Tile>(tiles, begin, end, blocks, x, tokens,
                                                      scratch.data(), emit);
