@@ -69,16 +69,20 @@ void ignore_meaningless_signals() {
   for (size_t at = 0; at < kBytes; at += 4096) bytes[kBytes - 1 - at] = 0;
 }
 
-// Beside those of flags; behind the first three those of the tests and tools, which run this
+// Beside those of flags; behind the first four those of the tests and tools, which run this
 // binary.
 std::vector<std::string> variables_read_elsewhere() {
-  return {"PELTON_CACHE",   "PELTON_CUDA_LIBRARY",   "PELTON_BENCH_LOCK_HELD",
-          "PELTON_TEST*",   "PELTON_FULL",           "PELTON_SEED*",
-          "PELTON_RECORD",  "PELTON_FUZZ*",          "PELTON_DEVICE*",
-          "PELTON_GPU_*",   "PELTON_BENCH_*",        "PELTON_GOLDEN_*",
-          "PELTON_BINARY*", "PELTON_PROPERTY_SCALE", "PELTON_SOURCE_DIR",
-          "PELTON_KERNELS", "PELTON_ANSWERS_MODEL",  "PELTON_VOCABULARIES",
-          "PELTON_CCACHE",  "PELTON_SLOWNESS",       "PELTON_CUDA_ARCHITECTURES"};
+  return {"PELTON_CACHE",          "PELTON_CUDA_LIBRARY",
+          "PELTON_MPI_LIBRARY",    "PELTON_BENCH_LOCK_HELD",
+          "PELTON_TEST*",          "PELTON_FULL",
+          "PELTON_SEED*",          "PELTON_RECORD",
+          "PELTON_FUZZ*",          "PELTON_DEVICE*",
+          "PELTON_GPU_*",          "PELTON_BENCH_*",
+          "PELTON_GOLDEN_*",       "PELTON_BINARY*",
+          "PELTON_PROPERTY_SCALE", "PELTON_SOURCE_DIR",
+          "PELTON_KERNELS",        "PELTON_ANSWERS_MODEL",
+          "PELTON_VOCABULARIES",   "PELTON_CCACHE",
+          "PELTON_SLOWNESS",       "PELTON_CUDA_ARCHITECTURES"};
 }
 
 // `described`: all of them, once they run; outlives them.

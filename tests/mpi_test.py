@@ -132,11 +132,11 @@ class AModel(rank_hosts_test.SameAnswers):
         self.assertRegex(served.rank.text(), named)
 
     def test_a_killed_rank_ends_all(self):
-        self.lose(2, 1, signal.SIGKILL, r"the group of ranks is lost.*rank 1 \(at")
-        self.lose(4, 2, signal.SIGKILL, r"the group of ranks is lost.*rank 2 \(at")
+        self.lose(2, 1, signal.SIGKILL, r"rank 1 \(at .*: the group of ranks is lost")
+        self.lose(4, 2, signal.SIGKILL, r"rank 2 \(at .*: the group of ranks is lost")
 
     def test_a_stopped_rank_ends_all(self):
-        self.lose(2, 1, signal.SIGSTOP, r"the group of ranks is lost.*rank 1 \(at .*has been silent for")
+        self.lose(2, 1, signal.SIGSTOP, r"rank 1 \(at .*has been silent for .*: the group of ranks is lost")
 
     def test_a_killed_leader_ends_all(self):
         self.lose(2, 0, signal.SIGKILL, "rank 1 .*(the leader has gone|exchange)")
