@@ -306,7 +306,6 @@ void SpeechSocket::item_over() {
   if (!busy_) return;
   busy_ = false;
   turn_.reset();
-  if (items_.empty()) return;  // the session ended first, and took them
   items_.front()->turns = nullptr;
   items_.pop_front();
   if (over_ || call_.exchange->closed()) return;
@@ -338,19 +337,23 @@ void SpeechSocket::on_drain() {
   end_if_all_is_said();
 }
 
+// The end of an item, which may be on its way to us, finds that nothing is being said.
+void SpeechSocket::drop_all() {
+  over_ = true;
+  busy_ = false;
+  items_.clear();
+  if (const auto turn = turn_.lock()) turn->leave();
+}
+
 void SpeechSocket::on_deadline() {
   if (over_) return;
-  over_ = true;
-  if (const auto turn = turn_.lock()) turn->leave();
-  items_.clear();
+  drop_all();
   refuse(session_time_over());
   call_.exchange->finish_websocket(net::kClosePolicy, session_time_over().message);
 }
 
 void SpeechSocket::client_left() {
-  over_ = true;
-  items_.clear();
-  if (const auto turn = turn_.lock()) turn->leave();
+  drop_all();
 }
 
 void SpeechSocket::on_drained() {

@@ -61,6 +61,7 @@ class SpeechSocket : public std::enable_shared_from_this<SpeechSocket> {
   void advance();
   void begin_item(const std::shared_ptr<SpokenItem>& item, const std::string& first_piece);
   void item_over();
+  void drop_all();
   void end_if_all_is_said();
   std::unique_ptr<access::TrackedRequest> new_entry(size_t text_bytes);
 

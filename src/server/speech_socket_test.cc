@@ -335,6 +335,27 @@ TEST(SpeechSocket, AnItemThatFailsSaysWhyAndTheNextIsSaid) {
   EXPECT_EQ(session.spoken(), sound({2, 2, 2, 2, 2}));
 }
 
+// One read brings both.
+TEST(SpeechSocket, AnItemThatFailsIsAnsweredBeforeABadFrameEndsTheSession) {
+  ServerFixture fixture(kSentences, speech_options());
+  {
+    Session session(fixture);
+    session.say("session.update", R"("session":{"max_tokens":100000})");
+    session.until("session.updated");
+    using net::client_frame, net::WebSocketOpcode;
+    session.socket().raw(
+        client_frame(WebSocketOpcode::kText,
+                     R"({"type":"input_text_buffer.append","text":"One"})") +
+        client_frame(WebSocketOpcode::kText, R"({"type":"input_text_buffer.commit"})") +
+        std::string("\x81\x01x", 3));
+    session.until("input_text_buffer.committed");
+    EXPECT_EQ(session.hear().string("type"), kFailed);
+    EXPECT_EQ(session.socket().read().close_code(), 1002);
+  }
+  wait_until_clean(fixture);
+  EXPECT_EQ(over_http(fixture, "Next."), sound({3, 3, 3, 3}));
+}
+
 TEST(SpeechSocket, AServerThatStopsSaysWhatItHasBegun) {
   ServerFixture fixture(kSentences, speech_options());
   Session session(fixture);
