@@ -74,7 +74,7 @@ class Link:
 
     def __init__(self, links, backends, delay_s):
         self.links, self.backends, self.port = links, backends, free_port()
-        self.delay_s, self.turn, self.cut_now, self.open = delay_s, 0, False, set()
+        self.delay_s, self.turn, self.cut_now, self.lost_now, self.open = delay_s, 0, False, False, set()
         self.server = links.run(asyncio.start_server(self.take, "127.0.0.1", self.port))
 
     async def take(self, reader, writer):
@@ -83,7 +83,7 @@ class Link:
             while self.cut_now:
                 await asyncio.sleep(0.05)
             self.turn += 1
-            for i in range(len(self.backends)):
+            for i in range(0 if self.lost_now else len(self.backends)):
                 try:
                     to = await asyncio.open_connection("127.0.0.1", self.backends[(self.turn + i) % len(self.backends)])
                     break
@@ -115,6 +115,12 @@ class Link:
 
     def cut(self, is_cut):
         self.cut_now = is_cut
+
+    def lose(self, is_lost):
+        """Nobody is behind it: who connects is let go at once, and who is connected now."""
+        self.lost_now = is_lost
+        if is_lost:
+            self.links.loop.call_soon_threadsafe(lambda: [writer.close() for writer in list(self.open)])
 
     def close(self):
         async def end():

@@ -16,6 +16,7 @@ import unittest
 
 import gateway_fixture
 from gateway_fixture import Fleet, ask, chat, letters
+from regions_fixture import Link, Links
 from tiers import full
 
 CHAT = "/v1/chat/completions"
@@ -207,6 +208,30 @@ class Regions(unittest.TestCase):
         self.assertTrue(self.eu.regions()[0]["trouble"])
         status, text = self.eu.asked(1, **{"x-pelton-region": "us", "x-request-timeout-ms": "1500"})
         self.assertIn(status, (408, 503), text)
+
+    def test_who_may_be_answered_in_a_lost_region_only_gets_503_until_it_is_back(self):
+        links = Links()
+        self.addCleanup(links.close)
+        self.pair()
+        link = Link(links, [self.us.gateway.port], 0.001)
+        self.addCleanup(link.close)
+        self.eu.knows(self.us, port=link.port)
+        self.wait_for_region()
+        there = {"x-pelton-region": "us", "x-request-timeout-ms": "500"}
+        self.assertEqual(text_of(self.eu.asked(1, **there)), letters(7, 1, 8))
+        link.lose(True)
+        seen = set()
+        for number in range(6):
+            status, text = self.eu.asked(number, **there)
+            seen.add((status, json.loads(text)["error"]["code"]))
+        # Once the region is known to be lost a request waits for it as long as it may.
+        self.assertIn((503, "no_worker"), seen)
+        self.assertLessEqual(seen, {(503, "no_worker"), (408, "deadline_exceeded")})
+        wait(lambda: self.eu.state_of(self.us)["state"] == "down")
+        link.lose(False)
+        # Nobody has to ask there first.
+        wait(lambda: self.eu.state_of(self.us)["state"] == "ready", 5)
+        self.assertEqual(text_of(self.eu.asked(2, **there)), letters(7, 2, 8))
 
     def test_whoever_signs_with_another_secret(self):
         self.pair(secret="x" * 40)

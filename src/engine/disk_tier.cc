@@ -1,7 +1,6 @@
 #include "engine/disk_tier.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/check.h"
 #include "kv/prefix_match.h"
@@ -246,8 +245,8 @@ void DiskTier::release(Load& load) {
   }
   load.pending = 0;
   // From the back, so that a prefix's last block is the first of them to be evicted.
-  for (const auto& [group, block] : std::views::reverse(load.held)) {
-    pools_.pool(group, kv::kHost).give_back({&block, 1});
+  for (auto held = load.held.rbegin(); held != load.held.rend(); ++held) {
+    pools_.pool(held->first, kv::kHost).give_back({&held->second, 1});
   }
   load.held.clear();
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 
 #include <fmt/format.h>
 
@@ -196,8 +195,8 @@ void PeerTier::release(Load& load) {
   }
   load.transfer = -1;
   // From the back, so that a prefix's last block is the first of them to be evicted.
-  for (const auto& [group, block] : std::views::reverse(load.held)) {
-    pools_.pool(group, kv::kHost).give_back({&block, 1});
+  for (auto held = load.held.rbegin(); held != load.held.rend(); ++held) {
+    pools_.pool(held->first, kv::kHost).give_back({&held->second, 1});
   }
   load.held.clear();
 }
@@ -364,8 +363,8 @@ void PeerTier::end_offer(int64_t id) {
   awaited_.erase(id);
   const auto found = offered_.find(id);
   if (found == offered_.end()) return;  // revoked before
-  for (const kv::PeerOffer::Block& one : std::views::reverse(found->second)) {
-    pools_.pool(one.group, one.tier).give_back({&one.block, 1});
+  for (auto one = found->second.rbegin(); one != found->second.rend(); ++one) {
+    pools_.pool(one->group, one->tier).give_back({&one->block, 1});
   }
   offered_.erase(found);
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -200,8 +199,9 @@ void Scheduler::hold_copied(const Found& found) {
 void Scheduler::release_copied(const Found& found) {
   for (int group = 0; group < found.groups.size(); ++group) {
     // From the back, so that a prefix's last block is the first of them to be evicted.
-    for (const Found::Block& one : std::views::reverse(found.groups[group])) {
-      if (one.tier != kv::kDevice) pools_.pool(group, one.tier).give_back({&one.block, 1});
+    const auto& blocks = found.groups[group];
+    for (auto one = blocks.rbegin(); one != blocks.rend(); ++one) {
+      if (one->tier != kv::kDevice) pools_.pool(group, one->tier).give_back({&one->block, 1});
     }
   }
 }

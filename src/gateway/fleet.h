@@ -370,6 +370,7 @@ class Fleet {
     double region_round_trip_s = 0;
     double region_egress_s_per_mb = 0;
     int region_workers = 1;
+    int region_returns = 0;  // after it was down
     ForeignLoad said_load;  // as its metrics said lately
     int64_t said_ns = 0;    // 0: never
     bool scraping = false;

@@ -52,12 +52,15 @@ void Fleet::note_region(const RegionNews& news) {
       if (first == nullptr) first = &found->second;
     }
     const RegionModel load = first == nullptr ? RegionModel() : *first;
+    // What comes back begins anew: what was lost there before says nothing of it.
+    if (worker->health.state(now_ns) == cluster::WorkerState::kDown) ++worker->region_returns;
     worker->trouble.clear();
     worker->region_round_trip_s = news.round_trip_s;
     worker->region_egress_s_per_mb = news.egress_s_per_mb;
     worker->region_workers = std::max(load.ready, 1);
     worker->record = {.name = worker->shown,
-                      .incarnation = fmt::format("region {} {}", news.region, worker->serial),
+                      .incarnation = fmt::format("region {} {} {}", news.region, worker->serial,
+                                                 worker->region_returns),
                       .models = std::move(there),
                       .slots = std::max(load.slots, 1)};
     worker->record.region = std::string(news.region);

@@ -692,6 +692,11 @@ void Relay::go_on(Failure failure) {
       (is_charged && !services_.retry_budget.take(services_.clock.now_ns()))) {
     if (fall_back()) return attempt();
     if (refusal_) return send_refusal();
+    if (assignment_.kind == WorkerKind::kRegion && (is_lost || failure == Failure::kUnreached)) {
+      note_refused_region("503 no_worker");
+      return give_up(503, "no_worker",
+                     "the region that may answer this request is lost; try again later");
+    }
     return give_up(502, "worker_failed", "the workers that were tried failed");
   }
   if (failure != Failure::kUnknown) services_.counters.figures.note_retry(retry_of(failure));

@@ -1,7 +1,6 @@
 #include "grammar/schema_tables.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace pelton::grammar {
 namespace {
@@ -57,16 +56,16 @@ Result<std::unique_ptr<JsonTables>> SchemaTables::build(NodeId root, uint16_t wh
     }
     take_out();
     TRY_ASSIGN(const bool any_without, count_contains());
-    const auto lacks_keys = [&](uint32_t object) {
-      return drafts_[object].keys_max != kNoBound && !possible(object);
-    };
-    const auto objects = std::views::iota(uint32_t{0}, static_cast<uint32_t>(drafts_.size()));
+    bool any_lacks_keys = false;
+    for (uint32_t object = 0; object < drafts_.size() && !any_lacks_keys; ++object) {
+      any_lacks_keys = drafts_[object].keys_max != kNoBound && !possible(object);
+    }
     // What was possible while it held what has been taken out.
     const auto holds_impossible = [&](const ValueSpec& value) {
       return std::ranges::any_of(value.arrays,
                                  [&](uint32_t array) { return !possible(tables_->arrays[array]); });
     };
-    is_done = !any_without && std::ranges::none_of(objects, lacks_keys) &&
+    is_done = !any_without && !any_lacks_keys &&
               std::ranges::none_of(tables_->values, holds_impossible);
     if (!is_done || !graph_.uses_unique()) continue;
     count_values();

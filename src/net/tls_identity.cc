@@ -20,9 +20,9 @@ int select_protocol(SSL* session, const unsigned char** chosen, unsigned char* c
   static constexpr std::string_view kHttp1 = "\x08http/1.1";
   const std::string_view ours = may_speak_http2(*session) ? kBoth : kHttp1;
   unsigned char* found = nullptr;
-  const int outcome = SSL_select_next_proto(&found, chosen_bytes,
-                                            reinterpret_cast<const unsigned char*>(ours.data()),
-                                            ours.size(), offered, offered_bytes);
+  const int outcome = SSL_select_next_proto(
+      &found, chosen_bytes, reinterpret_cast<const unsigned char*>(ours.data()),
+      static_cast<unsigned int>(ours.size()), offered, offered_bytes);
   if (outcome != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_NOACK;
   *chosen = found;
   return SSL_TLSEXT_ERR_OK;

@@ -111,7 +111,8 @@ std::string verbose_json(const Transcript& transcript, Granularities granulariti
   std::string out;
   base::JsonWriter writer(out);
   writer.begin_object().key("task").string(transcript.translates ? "translate" : "transcribe");
-  const std::string_view language = transcript.language.empty() ? "en" : transcript.language;
+  const std::string_view said = transcript.language;
+  const std::string_view language = said.empty() ? "en" : said;
   writer.key("language").string(language_name(language));
   writer.key("duration").number(transcript.seconds);
   writer.key("text").string(plain_text(transcript));

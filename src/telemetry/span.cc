@@ -19,8 +19,8 @@ void write_attribute(JsonWriter& writer, const Span::Attribute& attribute) {
     writer.key("doubleValue").number(*number);
   } else {
     writer.key("arrayValue").begin_object().key("values").begin_array();
-    for (const std::string& text : std::get<std::vector<std::string>>(attribute.value)) {
-      writer.begin_object().key("stringValue").string(text).end_object();
+    for (const std::string& item : std::get<std::vector<std::string>>(attribute.value)) {
+      writer.begin_object().key("stringValue").string(item).end_object();
     }
     writer.end_array().end_object();
   }

@@ -91,7 +91,8 @@ void TokenLookup::find_together(const TokenBytes& tokens, std::span<const std::s
   for (size_t i = 0; i < pieces.size(); ++i) {
     const std::string_view piece = pieces[i];
     // Lengths come in no order: a branch for each would be mispredicted for every other piece.
-    const bool short_and_inside = (piece.size() <= 8) & (text_end - piece.data() >= 8);
+    const bool short_and_inside =
+        (static_cast<int>(piece.size() <= 8) & static_cast<int>(text_end - piece.data() >= 8)) != 0;
     keys[i] =
         short_and_inside ? load<uint64_t>(piece.data()) & low_bytes(piece.size()) : key_of(piece);
     slots[i] = slot_of(keys[i], pieces[i].size()) & mask_;
