@@ -20,8 +20,10 @@ struct Sound {
   }
 };
 
-// PCM of 8, 16, 24 and 32 bits, floats of 32 and 64. `name` is for messages. Errors:
-// kInvalidArgument, naming what is wrong; kUnsupported for other codings.
+// PCM of 8, 16, 24 and 32 bits, floats of 32 and 64. What the header says of the samples' length
+// must be there; 0 and what no file has (from 0x7FFFF000 bytes on), as streams say it, mean "to the
+// end". `name` is for messages. Errors: kInvalidArgument, naming what is wrong; kUnsupported for
+// other codings, of a file that is whole.
 Result<Sound> read_wav(std::span<const uint8_t> file, const std::string& name);
 
 // PCM of 16 bits; what is beyond [-1, 1] is cut.

@@ -1,6 +1,9 @@
 #include "audio/wav_file.h"
 
 #include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +26,7 @@ TEST(WavFile, ChannelsAreAveraged) {
   std::vector<uint8_t> file =
       write_wav({.sample_rate = 8000, .samples = {0.5f, -0.5f, 0.25f, 0.75f}});
   file[22] = 2;  // channels
+  file[32] = 4;  // bytes of a frame
   const auto read = read_wav(file, "a.wav");
   ASSERT_TRUE(read.ok()) << read.error().message;
   ASSERT_EQ(read->samples.size(), 2u);
@@ -39,11 +43,69 @@ TEST(WavFile, WhatIsNoneIsSaid) {
   };
   EXPECT_FALSE(read_wav({}, "a.wav").ok());
   EXPECT_FALSE(with(0, 'X').ok());
-  EXPECT_FALSE(with(22, 0).ok());                                              // channels
-  EXPECT_EQ(with(20, 2).error().code, ErrorCode::kUnsupported);                // ADPCM
-  EXPECT_EQ(with(34, 12).error().code, ErrorCode::kUnsupported);               // bits
-  EXPECT_FALSE(read_wav(std::span(good).first(40), "a.wav").ok());             // no samples
-  EXPECT_TRUE(read_wav(std::span(good).first(44), "a.wav")->samples.empty());  // cut short
+  EXPECT_FALSE(with(22, 0).ok());                                   // channels
+  EXPECT_EQ(with(20, 2).error().code, ErrorCode::kUnsupported);     // ADPCM
+  EXPECT_EQ(with(34, 12).error().code, ErrorCode::kUnsupported);    // bits, in two bytes
+  EXPECT_FALSE(read_wav(std::span(good).first(40), "a.wav").ok());  // no samples
+}
+
+TEST(WavFile, NumbersThatContradictEachOtherAreRefused) {
+  struct Row {
+    std::vector<std::pair<size_t, uint8_t>> bytes;
+    std::string_view says;
+  };
+  const std::vector<uint8_t> good = write_wav({.sample_rate = 8000, .samples = {0.5f, 0.25f}});
+  for (const Row& row : std::vector<Row>{
+           {{{34, 7}}, "PCM of 7 bits"},
+           {{{34, 0}}, "PCM of 0 bits"},
+           {{{34, 40}}, "PCM of 40 bits"},
+           {{{34, 8}}, "PCM of 8 bits and 1 channels are 1 bytes, and its 'fmt ' chunk says 2"},
+           {{{34, 24}, {32, 4}}, "are 3 bytes, and its 'fmt ' chunk says 4"},
+           {{{20, 3}}, "floats of 16 bits"},
+           {{{22, 2}}, "2 channels are 4 bytes"},
+           {{{24, 0}, {25, 0x28}, {26, 0x6B}, {27, 0xEE}}, "a sample rate of 4000000000"},
+       }) {
+    std::vector<uint8_t> file = good;
+    for (const auto& [at, value] : row.bytes) file[at] = value;
+    const auto read = read_wav(file, "a.wav");
+    ASSERT_FALSE(read.ok()) << row.says;
+    EXPECT_EQ(read.error().code, ErrorCode::kInvalidArgument) << row.says;
+    EXPECT_NE(read.error().message.find(row.says), std::string::npos) << read.error().message;
+  }
+}
+
+TEST(WavFile, WhatTheHeaderSaysMustBeThere) {
+  const std::vector<uint8_t> good =
+      write_wav({.sample_rate = 8000, .samples = {0.5f, 0.25f, -0.5f, 0.125f}});
+  const auto sized = [&](uint32_t riff, uint32_t data) {
+    std::vector<uint8_t> file = good;
+    for (size_t i = 0; i < 4; ++i) file[4 + i] = static_cast<uint8_t>(riff >> (8 * i));
+    for (size_t i = 0; i < 4; ++i) file[40 + i] = static_cast<uint8_t>(data >> (8 * i));
+    return file;
+  };
+  const auto cut = read_wav(std::span(good).first(good.size() - 4), "a.wav");
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(cut.error().message.find("its header says 8 bytes of samples, and 4 are there"),
+            std::string::npos)
+      << cut.error().message;
+  EXPECT_FALSE(read_wav(std::span(good).first(44), "a.wav").ok());
+  // As programs write it into a pipe, whose end they do not know.
+  for (const uint32_t size : {0u, 0x7FFFF000u, 0x80000000u, 0xFFFFFFFFu, 0xFFFFFFDBu}) {
+    for (const uint32_t riff : {0u, 0xFFFFFFFFu}) {
+      const auto streamed = read_wav(sized(riff, size), "a.wav");
+      ASSERT_TRUE(streamed.ok()) << size << streamed.error().message;
+      EXPECT_EQ(streamed->samples, read_wav(good, "a.wav")->samples) << size;
+    }
+  }
+  // Of a file whose length is right there is nothing.
+  EXPECT_TRUE(read_wav(sized(44, 0), "a.wav")->samples.empty());
+  // In a coding that others read the rule is the same.
+  std::vector<uint8_t> other = good;
+  other[20] = 7;
+  EXPECT_EQ(read_wav(other, "a.wav").error().code, ErrorCode::kUnsupported);
+  other.resize(other.size() - 4);
+  EXPECT_EQ(read_wav(other, "a.wav").error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(Resample, AToneStaysATone) {

@@ -164,6 +164,7 @@ TEST(SoundReader, WhatIsNoNumberIsSilence) {
   std::vector<uint8_t> file =
       audio::write_wav({.sample_rate = 16'000, .samples = std::vector<float>(8)});
   file[20] = 3;   // floats
+  file[32] = 4;   // bytes of a frame
   file[34] = 32;  // bits
   const float values[] = {std::nanf(""), INFINITY, -1e30f, 0.5f};
   std::memcpy(file.data() + 44, values, sizeof values);
