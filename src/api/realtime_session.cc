@@ -66,7 +66,9 @@ void read_turn_detection(const Fields& parent, RealtimeSession& session) {
                       Fields::Reads::kKept);
   const std::string* const type = fields.text("type", kNameBytesMax);
   if (type != nullptr && *type != "server_vad") {
-    return fields.refuse_unsupported("type", "speech is detected by its energy ('server_vad')");
+    return fields.refuse("type", fmt::format("'{}' must be 'server_vad': speech is detected by its "
+                                             "energy here",
+                                             fields.path("type")));
   }
   RealtimeSession::TurnDetection made =
       session.turn_detection.value_or(RealtimeSession::TurnDetection{});
@@ -86,7 +88,9 @@ void read_turn_detection(const Fields& parent, RealtimeSession& session) {
 void read_session(const Fields& fields, RealtimeSession& session) {
   const std::string* const type = fields.text("type", kNameBytesMax);
   if (type != nullptr && *type != "transcription") {
-    fields.refuse_unsupported("type", "sessions here are of type 'transcription'");
+    fields.refuse("type", fmt::format("'{}' must be 'transcription': there are no other sessions "
+                                      "here",
+                                      fields.path("type")));
   }
   if (const Json* const audio = fields.object("audio")) {
     const Fields around(*audio, fields.path("audio"), fields.complaint(), Fields::Reads::kKept);

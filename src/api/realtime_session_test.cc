@@ -82,6 +82,14 @@ TEST(RealtimeSession, WhatIsNotObeyedIsRefusedByName) {
     ASSERT_FALSE(made.ok()) << one.session;
     EXPECT_EQ(made.error().field, one.field) << made.error().message;
   }
+  EXPECT_EQ(updated(R"({"type":"session.update","session":{"type":"realtime"}})").error().message,
+            "'session.type' must be 'transcription': there are no other sessions here");
+  EXPECT_EQ(updated(R"({"type":"transcription_session.update",
+                        "session":{"turn_detection":{"type":"semantic_vad"}}})")
+                .error()
+                .message,
+            "'session.turn_detection.type' must be 'server_vad': speech is detected by its energy "
+            "here");
   EXPECT_EQ(updated(R"({"type":"session.update"})").error().field, "session");
 }
 

@@ -115,7 +115,8 @@ void read_sampling(const Fields& fields, GenerationFields& generation) {
   if (const auto seed = fields.integer("seed", {})) {
     generation.seed = static_cast<uint64_t>(*seed);
   }
-  generation.max_tokens = fields.integer("max_tokens", {.low = 1, .high = kTokensMax});
+  generation.max_tokens =
+      fields.integer("max_tokens", {.low = kSpeechTokensMin, .high = kTokensMax});
 }
 
 }  // namespace

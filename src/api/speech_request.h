@@ -14,6 +14,9 @@ namespace pelton::api {
 
 // OpenAI's own bound on "input", in characters (code points).
 inline constexpr size_t kSpeechInputCharsMax = 4096;
+// Below so many audio tokens (the first window of four frames) there is no sound: "max_tokens" is
+// at least that.
+inline constexpr int64_t kSpeechTokensMin = 28;
 
 struct SpeechRequest {
   enum class Format { kWav, kPcm, kMp3, kOpus, kFlac };

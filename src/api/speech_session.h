@@ -7,8 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "api/error.h"
+#include "api/fields.h"
 #include "api/speech_request.h"
 #include "base/json.h"
 #include "base/result.h"
@@ -21,10 +24,23 @@ inline constexpr size_t kSpeechEventBytesMax = size_t{128} << 10;
 // Of a session's settings, as JSON.
 inline constexpr size_t kSpeechSettingsBytesMax = size_t{16} << 10;
 
+// What the address of a handshake says.
+struct SpeechAddress {
+  std::string model;                  // empty: none is named
+  Json settings;                      // that the session begins with
+  std::vector<std::string> warnings;  // of fields that an address does not have
+};
+// `query`: its fields, decoded, in order. Errors, with the field: kInvalidArgument of one that
+// comes twice, and of one that an address does not have where `unknown` says so; kUnsupported of
+// another encoding.
+Result<SpeechAddress> read_speech_address(
+    std::span<const std::pair<std::string, std::string>> query, UnknownFields unknown);
+
 // A session's settings are members of a body for POST /v1/audio/speech, without its "input".
 // The settings that a message makes of `settings`: its "session"'s members in place of theirs, null
 // takes one away. Whether their values may be is not looked at, parse_speech_request() does that.
-// Errors: kInvalidArgument with the field, of members that are no setting.
+// Errors: kInvalidArgument with the field, of members that are no setting; kUnsupported of another
+// encoding.
 Result<Json> updated_speech_settings(const Json& message, Json settings);
 // The body that asks for `input` to be spoken so.
 std::string speech_body(const Json& settings, std::string_view model, std::string_view input);

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
+
 namespace pelton::api {
 namespace {
 
@@ -16,9 +18,11 @@ constexpr size_t kModelBytesMax = 512;
 constexpr size_t kLanguageBytesMax = 64;
 constexpr size_t kPromptBytesMax = size_t{16} << 10;
 constexpr size_t kUserBytesMax = 512;
+constexpr size_t kChunkingBytesMax = 1024;
 constexpr double kTimeoutMax = 24 * 3600;
 constexpr int kTextsMax = 16;  // that are followed or drawn
 constexpr size_t kShownMax = 64;
+constexpr std::string_view kChunking = "chunking_strategy";
 
 constexpr std::array<std::pair<std::string_view, Format>, 5> kFormats = {
     {{"json", Format::kJson},
@@ -29,6 +33,10 @@ constexpr std::array<std::pair<std::string_view, Format>, 5> kFormats = {
 
 Error bad(std::string_view field, std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), std::string(field)};
+}
+
+Error given_twice(std::string_view field) {
+  return bad(field, fmt::format("'{}' is given twice", field));
 }
 
 Result<std::string> text_of(const FormField& field, size_t bytes_max) {
@@ -43,6 +51,14 @@ Result<double> number_of(const FormField& field, double most) {
   const auto [last, error] = std::from_chars(field.content.data(), end, value);
   if (error == std::errc() && last == end && value >= 0.0 && value <= most) return value;
   return bad(field.name, fmt::format("'{}' must be a number from 0 to {}", field.name, most));
+}
+
+Result<double> timeout_of(const FormField& field) {
+  const Result<double> seconds = number_of(field, kTimeoutMax);
+  if (seconds.ok() && *seconds > 0.0) return *seconds;
+  return bad(field.name, fmt::format("'{}' must be a number of seconds greater than 0, and at most "
+                                     "{}",
+                                     field.name, kTimeoutMax));
 }
 
 Result<int> texts_of(const FormField& field) {
@@ -72,6 +88,7 @@ Result<Format> format_of(const FormField& field) {
 struct Asked {
   bool segments = false;
   bool words = false;
+  bool turns = false;  // the file is to be cut where nobody speaks
 };
 
 Result<void> read_granularity(const FormField& field, Asked& asked) {
@@ -83,6 +100,61 @@ Result<void> read_granularity(const FormField& field, Asked& asked) {
     return bad("timestamp_granularities",
                "'timestamp_granularities[]' must be 'word' or 'segment'");
   }
+  return {};
+}
+
+// A member of OpenAI's {"type": "server_vad", ...}, by which others cut a file into pieces.
+Result<void> check_chunking(std::string_view key, const Json& value) {
+  const std::string path = fmt::format("{}.{}", kChunking, key);
+  if (key == "type") {
+    if (value.is_string() && value.as_string() == "server_vad") return {};
+    return bad(path, fmt::format("'{}' must be 'server_vad'", path));
+  }
+  const bool is_share = key == "threshold";
+  if (!is_share && key != "prefix_padding_ms" && key != "silence_duration_ms") {
+    return bad(path.substr(0, kShownMax),
+               fmt::format("there is no field '{}'; 'type', 'threshold', 'prefix_padding_ms' and "
+                           "'silence_duration_ms' there are",
+                           path.substr(0, kShownMax)));
+  }
+  if (value.is_null()) return {};
+  const std::optional<int64_t> ms = is_share ? std::nullopt : exact_integer(value);
+  if (is_share && value.is_number() && value.as_number() >= 0.0 && value.as_number() <= 1.0) {
+    return {};
+  }
+  if (ms && *ms >= 0) return {};
+  return bad(path, fmt::format("'{}' must be {}", path,
+                               is_share ? "a number from 0 to 1" : "a whole number, 0 or more"));
+}
+
+bool is_chunking(std::string_view name) {
+  if (!name.starts_with(kChunking)) return false;
+  const std::string_view rest = name.substr(kChunking.size());
+  return rest.empty() || (rest.starts_with('[') && rest.ends_with(']'));
+}
+
+// "auto"; the object as JSON, or as OpenAI's clients write one in a form, a field for each member:
+// chunking_strategy[type]. What it asks for is looked at and not done.
+Result<void> read_chunking(const FormField& field, Asked& asked) {
+  const std::string_view rest = field.name.substr(kChunking.size());
+  TRY_ASSIGN(const std::string content, text_of(field, kChunkingBytesMax));
+  if (!rest.empty()) {
+    const Result<Json> number = Json::parse(content);
+    const bool is_number = number.ok() && number->is_number();
+    asked.turns = true;
+    return check_chunking(rest.substr(1, rest.size() - 2), is_number ? *number : Json(content));
+  }
+  if (content == "auto") return {};
+  const Result<Json> object = Json::parse(content);
+  if (!object.ok() || !object->is_object() || object->find("type") == nullptr) {
+    return bad(kChunking, fmt::format("'{}' must be 'auto', or an object of JSON whose 'type' is "
+                                      "'server_vad'",
+                                      kChunking));
+  }
+  for (const Json::Member& member : object->as_object()) {
+    TRY(check_chunking(member.key, member.value));
+  }
+  asked.turns = true;
   return {};
 }
 
@@ -105,7 +177,6 @@ Result<void> refuse_or_warn(const FormField& field, const TranscriptionLimits& l
     return Error{ErrorCode::kUnsupported, "'include[]' is not done: tokens have no logprobs here",
                  "include"};
   }
-  if (field.name == "chunking_strategy" && field.content == "auto") return {};
   if (limits.unknown_fields == UnknownFields::kRefuse) {
     return bad(shown, fmt::format("there is no field '{}' in this form", shown));
   }
@@ -136,10 +207,12 @@ Result<void> read_field(const FormField& field, const TranscriptionLimits& limit
     TRY_ASSIGN(request.best_of, texts_of(field));
   } else if (name == "timestamp_granularities[]" || name == "timestamp_granularities") {
     return read_granularity(field, asked);
+  } else if (is_chunking(name)) {
+    return read_chunking(field, asked);
   } else if (name == "stream") {
     TRY_ASSIGN(request.stream, boolean_of(field));
   } else if (name == "timeout") {
-    TRY_ASSIGN(request.timeout_s, number_of(field, kTimeoutMax));
+    TRY_ASSIGN(request.timeout_s, timeout_of(field));
   } else if (name == "user") {
     TRY_ASSIGN(request.user, text_of(field, kUserBytesMax));
   } else {
@@ -166,11 +239,12 @@ Result<void> check_together(const TranscriptionRequest& request, const Asked& as
 
 }  // namespace
 
-std::string transcription_model_asked(std::span<const FormField> form) {
+Result<std::string> transcription_model_asked(std::span<const FormField> form) {
   const auto is_model = [](const FormField& field) { return field.name == "model"; };
   const auto found = std::ranges::find_if(form, is_model);
-  if (found == form.end() || found->content.size() > kModelBytesMax) return {};
-  return std::ranges::count_if(form, is_model) == 1 ? std::string(found->content) : std::string();
+  if (found == form.end()) return std::string();
+  if (std::ranges::count_if(form, is_model) > 1) return given_twice("model");
+  return text_of(*found, kModelBytesMax);
 }
 
 Result<TranscriptionRequest> parse_transcription_request(std::span<const FormField> form,
@@ -181,8 +255,7 @@ Result<TranscriptionRequest> parse_transcription_request(std::span<const FormFie
     const FormField& field = form[i];
     const auto is_same = [&](const FormField& other) { return other.name == field.name; };
     if (!may_come_again(field.name) && std::ranges::any_of(form.first(i), is_same)) {
-      const std::string_view shown = field.name.substr(0, kShownMax);
-      return bad(shown, fmt::format("'{}' is given twice", shown));
+      return given_twice(field.name.substr(0, kShownMax));
     }
     TRY(read_field(field, limits, request, asked));
   }
@@ -191,6 +264,10 @@ Result<TranscriptionRequest> parse_transcription_request(std::span<const FormFie
   if (!has_file) return bad("file", "'file' is missing");
   if (request.file.empty()) return bad("file", "'file' is empty");
   TRY(check_together(request, asked));
+  if (asked.turns) {
+    request.warnings.push_back(
+        fmt::format("{} ignored: a file is heard in windows of 30 s", kChunking));
+  }
   request.has_words = asked.words;
   request.has_segments = asked.segments || !asked.words;
   return request;
@@ -209,8 +286,9 @@ void note_transcription_fields(FieldTable& table) {
   }
   table.note({.name = "timestamp_granularities[]", .kind = Kind::kArray});
   table.note({.name = "stream", .kind = Kind::kBoolean});
-  table.note(
-      {.name = "timeout", .kind = Kind::kNumber, .numbers = {.low = 0, .high = kTimeoutMax}});
+  table.note({.name = "timeout",
+              .kind = Kind::kNumber,
+              .numbers = {.low = 0, .high = kTimeoutMax, .low_open = true}});
   table.note({.name = "user", .kind = Kind::kText, .size_max = kUserBytesMax});
 }
 

@@ -45,8 +45,9 @@ struct TranscriptionLimits {
   UnknownFields unknown_fields = UnknownFields::kWarn;
 };
 
-// The model alone, before anything else is read; empty: none is named, or several are.
-std::string transcription_model_asked(std::span<const FormField> form);
+// The model alone, before anything else is read; empty: none is named. Errors: kInvalidArgument of
+// one that is named twice, or too long.
+Result<std::string> transcription_model_asked(std::span<const FormField> form);
 
 // Errors: kInvalidArgument and kUnsupported, with the field and its limit.
 Result<TranscriptionRequest> parse_transcription_request(std::span<const FormField> form,

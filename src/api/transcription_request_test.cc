@@ -37,8 +37,15 @@ TEST(TranscriptionRequest, ReadsWhatOpenAisClientsSend) {
   EXPECT_EQ(request->best_of, 3);
   EXPECT_TRUE(request->has_words && request->has_segments);
   EXPECT_TRUE(request->warnings.empty());
-  EXPECT_EQ(transcription_model_asked(form({})), "w");
-  EXPECT_EQ(transcription_model_asked(form({{.name = "model", .content = "v"}})), "");
+  EXPECT_EQ(transcription_model_asked(form({})).value(), "w");
+  EXPECT_EQ(transcription_model_asked({}).value(), "");
+  const auto twice = transcription_model_asked(form({{.name = "model", .content = "v"}}));
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.error().field, "model");
+  EXPECT_EQ(twice.error().message, "'model' is given twice");
+  const std::string long_name(513, 'm');
+  const Form named = {{.name = "model", .content = long_name}};
+  EXPECT_EQ(transcription_model_asked(named).error().field, "model");
 }
 
 TEST(TranscriptionRequest, WhatIsWrongIsNamed) {
@@ -63,6 +70,26 @@ TEST(TranscriptionRequest, WhatIsWrongIsNamed) {
       {{{.name = "timestamp_granularities[]", .content = "word"}}, "timestamp_granularities"},
       {{{.name = "timestamp_granularities[]", .content = "day"}}, "timestamp_granularities"},
       {{{.name = "include[]", .content = "logprobs"}}, "include"},
+      {{{.name = "timeout", .content = "0"}}, "timeout"},
+      {{{.name = "timeout", .content = "-1"}}, "timeout"},
+      {{{.name = "timeout", .content = "-0.0"}}, "timeout"},
+      {{{.name = "timeout", .content = "86401"}}, "timeout"},
+      {{{.name = "timeout", .content = "soon"}}, "timeout"},
+      {{{.name = "chunking_strategy", .content = "x"}}, "chunking_strategy"},
+      {{{.name = "chunking_strategy", .content = ""}}, "chunking_strategy"},
+      {{{.name = "chunking_strategy", .content = R"("auto")"}}, "chunking_strategy"},
+      {{{.name = "chunking_strategy", .content = "{}"}}, "chunking_strategy"},
+      {{{.name = "chunking_strategy", .content = R"({"type":"semantic"})"}},
+       "chunking_strategy.type"},
+      {{{.name = "chunking_strategy", .content = R"({"type":"server_vad","threshold":2})"}},
+       "chunking_strategy.threshold"},
+      {{{.name = "chunking_strategy", .content = R"({"type":"server_vad","x":2})"}},
+       "chunking_strategy.x"},
+      {{{.name = "chunking_strategy[type]", .content = "x"}}, "chunking_strategy.type"},
+      {{{.name = "chunking_strategy[prefix_padding_ms]", .content = "-3"}},
+       "chunking_strategy.prefix_padding_ms"},
+      {{{.name = "chunking_strategy[silence_duration_ms]", .content = "1.5"}},
+       "chunking_strategy.silence_duration_ms"},
   };
   for (const Row& row : rows) {
     const auto request = parse_transcription_request(form(row.more), {.file_bytes_max = 4});
@@ -74,6 +101,20 @@ TEST(TranscriptionRequest, WhatIsWrongIsNamed) {
             "'file' is missing");
   const Form text = {{.name = "file", .content = "RIFF"}};
   EXPECT_EQ(parse_transcription_request(text, {.file_bytes_max = 4}).error().field, "file");
+}
+
+TEST(TranscriptionRequest, WhereAFileIsToBeCutIsReadAndNotDone) {
+  for (const Form& more :
+       std::vector<Form>{{{.name = "chunking_strategy",
+       .content = R"({"type":"server_vad","threshold":0.5,"prefix_padding_ms":300})"}},
+                         {{.name = "chunking_strategy[type]", .content = "server_vad"},
+                          {.name = "chunking_strategy[threshold]", .content = "0.5"},
+                          {.name = "chunking_strategy[silence_duration_ms]", .content = "200"}}}) {
+    const auto made = parse_transcription_request(form(more), {.file_bytes_max = 4});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->warnings, std::vector<std::string>{
+                                  "chunking_strategy ignored: a file is heard in windows of 30 s"});
+  }
 }
 
 TEST(TranscriptionRequest, UnknownFieldsWarnOrAreRefused) {

@@ -188,9 +188,15 @@ void RealtimeSocket::append(const Json& message) {
                         "audio"}));
   }
   std::vector<float> samples;
-  input_.push(*bytes, samples);
+  speech::LiveInput input = input_;
+  input.push(*bytes, samples);
   auto events = transcript_.push(samples);
-  if (!events.ok()) return refuse(events.error(), "input_audio_buffer_full");
+  if (!events.ok()) {
+    // One that is longer than all that is kept is not to be sent again.
+    const bool is_never_taken = events.error().code == ErrorCode::kInvalidArgument;
+    return refuse(events.error(), is_never_taken ? "invalid_value" : "input_audio_buffer_full");
+  }
+  input_ = std::move(input);
   say_all(*events);
 }
 

@@ -1,5 +1,6 @@
 // POST /v1/audio/speech: text -> pieces -> prompts -> engine -> Generation -> sound. GET
 // /v1/audio/voices.
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -83,6 +84,10 @@ void create_speech(Call call, Services& services) {
 void list_voices(Call call, Services& services) {
   const std::vector<std::shared_ptr<const ServedModel>> serving = services.catalogue.serving();
   const std::string asked = net::query_value(call.request.query, "model").value_or("");
+  const auto is_meant = [&](const auto& model) { return model->answers_to(asked); };
+  if (!asked.empty() && std::ranges::none_of(serving, is_meant)) {
+    return call.send(services.no_model(asked));
+  }
   std::vector<api::VoiceList> models;
   for (const auto& model : serving) {
     if (model->speech == nullptr || !model->answers_to(asked)) continue;

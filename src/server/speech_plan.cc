@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "server/random_id.h"
 #include "server/speech_use.h"
+#include "speech/audio_windows.h"
 
 namespace pelton::server {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 // Of one piece, where the request says nothing: about 49 s of sound, so that a model that finds no
 // end is stopped.
 constexpr int64_t kPieceTokensMax = 585 * int64_t{speech::kFrameTokens};
+static_assert(api::kSpeechTokensMin == int64_t{speech::kWindowTokens});
 
 bool is_compressed(api::SpeechRequest::Format format) {
   using Format = api::SpeechRequest::Format;
@@ -70,6 +72,19 @@ std::optional<api::ApiError> SpeechPlan::refusal(const ServedModel& model) const
                          "voice"});
 }
 
+std::optional<api::ApiError> SpeechPlan::no_room(const ServedModel& model) const {
+  const std::optional<int64_t> wanted = request_.generation.max_tokens;
+  if (!wanted) return std::nullopt;
+  const std::vector<TokenId> prompt =
+      model.speech->tokens.prompt(model.tokenizer, request_.voice, request_.input);
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  if (prompt_tokens + *wanted <= model.context_limit()) return std::nullopt;
+  return api::context_length_exceeded({.prompt_tokens = prompt_tokens,
+                                       .output_tokens = *wanted,
+                                       .context_max = model.context_limit()},
+                                      "max_tokens");
+}
+
 void SpeechPlan::settle(RequestIdentity& identity) {
   using Orpheus = speech::OrpheusSampling;
   api::GenerationFields& fields = request_.generation;
@@ -92,7 +107,10 @@ std::variant<EngineWork, api::ApiError> SpeechPlan::work(size_t piece, const std
   // The first piece is sampled with the request's own seed.
   fields.seed = piece == 0 ? seed_ : base::random_bits(seed_, piece);
   const int64_t room = scope.model.context_limit() - static_cast<int64_t>(prompt.size());
-  if (!fields.max_tokens && room > 0) fields.max_tokens = std::min(room, kPieceTokensMax);
+  // Where there is room for no sound, that is refused as if it had been asked for.
+  if (!fields.max_tokens) {
+    fields.max_tokens = std::clamp(room, api::kSpeechTokensMin, kPieceTokensMax);
+  }
   auto made = engine_work(scope, fields,
                           {.id = fmt::format("{}/{}", id_, piece),
                            .prompt = std::move(prompt),

@@ -28,6 +28,10 @@ class SpeechPlan {
   // What this model, or this machine, does not have. After read(), as are the next.
   std::optional<api::ApiError> refusal(const ServedModel& model) const;
 
+  // What is asked for of each piece, beyond what the context has room for even behind a prompt of
+  // `request().input` alone. Of a session's settings, whose text is not known yet.
+  std::optional<api::ApiError> no_room(const ServedModel& model) const;
+
   const api::SpeechRequest& request() const { return request_; }
   const std::string& id() const { return id_; }
 

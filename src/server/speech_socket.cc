@@ -60,13 +60,13 @@ class SpeechSocket::Turn final : public net::SocketTurn {
   const std::string item_;
 };
 
-void SpeechSocket::open(Services& services, Call call, Json settings) {
+void SpeechSocket::open(Services& services, Call call, api::SpeechAddress address) {
   const std::shared_ptr<SpeechSocket> socket(
-      new SpeechSocket(services, std::move(call), std::move(settings)));
+      new SpeechSocket(services, std::move(call), std::move(address)));
   if (socket->begin()) socket->start();
 }
 
-SpeechSocket::SpeechSocket(Services& services, Call call, Json settings)
+SpeechSocket::SpeechSocket(Services& services, Call call, api::SpeechAddress address)
     : services_(services),
       call_(std::move(call)),
       seed_(services.draw()),
@@ -74,7 +74,8 @@ SpeechSocket::SpeechSocket(Services& services, Call call, Json settings)
       model_id_(call_.model->id),
       model_name_(call_.model_asked.value_or(std::string())),
       sample_rate_(call_.model->speech->queue.sample_rate()),
-      settings_(std::make_shared<const Json>(std::move(settings))) {
+      settings_(std::make_shared<const Json>(std::move(address.settings))),
+      address_warnings_(std::move(address.warnings)) {
   if (model_name_.empty()) model_name_ = model_id_;
 }
 
@@ -120,7 +121,7 @@ void SpeechSocket::start() {
       if (const auto self = weak.lock()) self->on_deadline();
     });
   }
-  say_session("session.created", {});
+  say_session("session.created", address_warnings_);
 }
 
 void SpeechSocket::on_message(const std::string& message) {
@@ -159,7 +160,8 @@ std::optional<api::ApiError> SpeechSocket::check(const Json& settings,
   SpeechPlan plan;
   if (auto error = plan.read(api::speech_body(full, model_name_, "-"), *model)) return error;
   warnings = plan.request().warnings;
-  return plan.refusal(*model);
+  if (auto error = plan.refusal(*model)) return error;
+  return plan.no_room(*model);
 }
 
 void SpeechSocket::update(const Json& message) {
@@ -403,7 +405,7 @@ void SpeechSocket::refuse(const api::ApiError& error) {
 void SpeechSocket::refuse(std::string message, std::string_view param, std::string_view code) {
   api::ApiError error =
       api::api_error({ErrorCode::kInvalidArgument, std::move(message), std::string(param)});
-  error.code = code;
+  if (!code.empty()) error.code = code;
   refuse(error);
 }
 

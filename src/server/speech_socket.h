@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "api/speech_session.h"
 #include "base/json.h"
 #include "server/call.h"
 #include "server/spoken_item.h"
@@ -30,12 +31,12 @@ class SpeechSocket : public std::enable_shared_from_this<SpeechSocket> {
 
   // `call`: the handshake, which has been checked, of a model that speaks. One whose settings
   // (api/speech_session.h) or deadline are none is answered so. `services` outlive it.
-  static void open(Services& services, Call call, Json settings);
+  static void open(Services& services, Call call, api::SpeechAddress address);
 
  private:
   class Turn;
 
-  SpeechSocket(Services& services, Call call, Json settings);
+  SpeechSocket(Services& services, Call call, api::SpeechAddress address);
 
   bool begin();
   void start();
@@ -79,6 +80,7 @@ class SpeechSocket : public std::enable_shared_from_this<SpeechSocket> {
   std::string model_name_;  // as it is asked for
   int sample_rate_ = 0;
   std::shared_ptr<const Json> settings_;
+  const std::vector<std::string> address_warnings_;  // said once
   std::optional<int64_t> deadline_ns_;
   std::deque<std::shared_ptr<SpokenItem>> items_;  // the first is said, the last may be open
   std::weak_ptr<Turn> turn_;                       // of the first

@@ -100,6 +100,10 @@ std::string over_http(ServerFixture& fixture, std::string_view text, std::string
   return answer.body;
 }
 
+// Behind a short text alone the context of 4096 has room for so much.
+constexpr std::string_view kHardlyRoom = R"("session":{"max_tokens":4050})";
+const std::string kTooLong = "One " + std::string(80, 'a');
+
 void wait_until_clean(ServerFixture& fixture) {
   for (int i = 0; i < 600 && !fixture.engine().ledger().clean(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -187,6 +191,20 @@ TEST(SpeechSocket, ASessionIsSetAsABodyIs) {
   EXPECT_EQ(session.spoken(), sound({1, 1, 1, 1, 1, 1}));
 }
 
+TEST(SpeechSocket, AFieldOfTheAddressThatIsNotReadIsSaid) {
+  ServerFixture fixture(kSentences, speech_options());
+  Session session(fixture, std::string(kPath) + "&sped=2");
+  const Json* const warnings = session.created.find("warnings");
+  ASSERT_NE(warnings, nullptr) << session.created.dump();
+  ASSERT_EQ(warnings->as_array().size(), 1u);
+  EXPECT_THAT(warnings->as_array()[0].as_string(), HasSubstr("sped ignored"));
+  EXPECT_EQ(Session(fixture).created.find("warnings"), nullptr);
+  session.say("session.update", R"("session":{"response_format":"raw"})");
+  const Json updated = session.until("session.updated");
+  EXPECT_EQ(updated.find("session")->string("response_format"), "pcm");
+  EXPECT_EQ(updated.find("warnings"), nullptr);
+}
+
 TEST(SpeechSocket, WhatIsWrongIsNamedAndEndsNothing) {
   ServerFixture fixture(kSentences, speech_options());
   Session session(fixture, "/v1/audio/speech/websocket");
@@ -200,7 +218,8 @@ TEST(SpeechSocket, WhatIsWrongIsNamedAndEndsNothing) {
   const std::string session_of = R"("session":)";
   for (const Case& wrong : std::vector<Case>{
            {"response.create", "", "type", "", "'input_text_buffer.append'"},
-           {"input_text_buffer.append", R"("text":7)", "text", "", "must be a text"},
+           {"input_text_buffer.append", R"("text":7)", "text", "invalid_value", "must be a text"},
+           {"input_text_buffer.append", "", "text", "invalid_value", "must be a text"},
            {"input_text_buffer.append", R"("text":"a")", "voice", "", "missing"},
            {"input_text_buffer.commit", "", "", "input_text_buffer_commit_empty", "no text"},
            {"response.cancel", "", "type", "response_cancel_not_active", "nothing"},
@@ -210,6 +229,13 @@ TEST(SpeechSocket, WhatIsWrongIsNamedAndEndsNothing) {
            {"session.update", session_of + R"({"response_format":"aac"})", "response_format", "",
             "'wav', 'pcm'"},
            {"session.update", session_of + R"({"temperature":3})", "temperature", "", "2"},
+           {"session.update", session_of + R"({"max_tokens":27})", "max_tokens", "", "from 28"},
+           {"session.update", session_of + R"({"max_tokens":4096})", "max_tokens",
+            "context_length_exceeded", "4096 tokens"},
+           {"session.update", session_of + R"({"max_tokens":99999999})", "max_tokens",
+            "context_length_exceeded", "99999999"},
+           {"session.update", session_of + R"({"response_encoding":"pcm_mulaw"})",
+            "response_encoding", "unsupported", "pcm_s16le"},
            {"session.update", session_of + R"({"input":"a"})", "session.input", "", "no setting"},
            {"session.update", session_of + fmt::format(R"({{"x":"{}"}})", std::string(17'000, 'x')),
             "session", "", "16384 bytes"},
@@ -246,6 +272,11 @@ TEST(SpeechSocket, WhoMayNotIsAnsweredOverHttp) {
   EXPECT_EQ(refused("?voice=alloy"), "HTTP/1.1 400");
   EXPECT_EQ(refused("?speed=1.5"), "HTTP/1.1 400");
   EXPECT_EQ(refused("?response_encoding=pcm_f32le"), "HTTP/1.1 400");
+  for (const char* const speed : {"nan", "inf", "-inf", "fast"}) {
+    EXPECT_EQ(refused(fmt::format("?voice=tara&speed={}", speed)), "HTTP/1.1 400") << speed;
+  }
+  EXPECT_EQ(refused("?voice=tara&voice=leo"), "HTTP/1.1 400");
+  EXPECT_EQ(refused("?model=tiny&model=tiny"), "HTTP/1.1 400");
   EXPECT_EQ(refused("?model=nobody"), "HTTP/1.1 404");
   EXPECT_EQ(refused("?voice=tara", "x-request-timeout-ms: 0\r\n"), "HTTP/1.1 400");
   EXPECT_EQ(refused("?voice=tara", "Origin: http://elsewhere.example\r\n"), "HTTP/1.1 403");
@@ -320,9 +351,9 @@ TEST(SpeechSocket, ADeadlineEndsTheSession) {
 TEST(SpeechSocket, AnItemThatFailsSaysWhyAndTheNextIsSaid) {
   ServerFixture fixture(kSentences, speech_options());
   Session session(fixture);
-  session.say("session.update", R"("session":{"max_tokens":100000})");
+  session.say("session.update", kHardlyRoom);
   session.until("session.updated");
-  session.append("One");
+  session.append(kTooLong);
   session.commit();
   session.until("input_text_buffer.committed");
   const Json failed = session.hear();
@@ -340,12 +371,13 @@ TEST(SpeechSocket, AnItemThatFailsIsAnsweredBeforeABadFrameEndsTheSession) {
   ServerFixture fixture(kSentences, speech_options());
   {
     Session session(fixture);
-    session.say("session.update", R"("session":{"max_tokens":100000})");
+    session.say("session.update", kHardlyRoom);
     session.until("session.updated");
     using net::client_frame, net::WebSocketOpcode;
     session.socket().raw(
-        client_frame(WebSocketOpcode::kText,
-                     R"({"type":"input_text_buffer.append","text":"One"})") +
+        client_frame(
+            WebSocketOpcode::kText,
+            fmt::format(R"({{"type":"input_text_buffer.append","text":"{}"}})", kTooLong)) +
         client_frame(WebSocketOpcode::kText, R"({"type":"input_text_buffer.commit"})") +
         std::string("\x81\x01x", 3));
     session.until("input_text_buffer.committed");

@@ -134,6 +134,23 @@ TEST(Speech, WhatIsNoFrameAtTheEndIsDropped) {
   EXPECT_EQ(cut.body, sound({1, 2, 3, 4}));
 }
 
+// A window of four frames is the shortest sound, and no room for that is no room at all.
+TEST(Speech, TheShortestAnswerHasSound) {
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
+  const net::HttpResponse least =
+      fixture.post("/v1/audio/speech", body(R"("response_format":"pcm","max_tokens":28)"));
+  EXPECT_EQ(least.status, 200) << least.body;
+  EXPECT_EQ(least.body, sound({1, 2, 3, 4}));
+  ServerFixture narrow(
+      fmt::format(R"({{"context":48,"rules":[{{"when":"","then":"{}<custom_token_2>"}}]}})",
+                  frames(kCodes)),
+      speech_options());
+  const net::HttpResponse none = narrow.post(
+      "/v1/audio/speech", R"({"input":"So many letters.","voice":"tara","response_format":"pcm"})");
+  EXPECT_EQ(none.status, 400) << none.body;
+  EXPECT_EQ(parsed(none.body).find("error")->string("code"), "context_length_exceeded");
+}
+
 TEST(Speech, WhatIsWrongIsNamed) {
   ServerFixture fixture(script(frames(kCodes)), speech_options());
   struct Case {
@@ -157,6 +174,9 @@ TEST(Speech, WhatIsWrongIsNamed) {
            {R"({"voice":"tara","input":" \n "})", "input", "empty"},
            {fmt::format(R"({{"voice":"tara","input":"{}"}})", long_input), "input", "at most 4096"},
            {body(R"("max_tokens":100000)"), "input", "tokens"},
+           {body(R"("max_tokens":1)"), "max_tokens", "from 28"},
+           {body(R"("max_tokens":7)"), "max_tokens", "from 28"},
+           {body(R"("max_tokens":27)"), "max_tokens", "from 28"},
        }) {
     const net::HttpResponse answer = fixture.post("/v1/audio/speech", wrong.body);
     EXPECT_EQ(answer.status, 400) << wrong.body << answer.body;
@@ -175,6 +195,15 @@ TEST(Speech, VoicesAreListed) {
   EXPECT_EQ(list.find("voices")->dump(), R"(["tara","leo"])");
   EXPECT_EQ(list.find("data")->as_array().at(1).dump(),
             R"({"id":"leo","object":"voice","model":"tiny"})");
+}
+
+TEST(Speech, VoicesOfAModelThatThereIsNotAreNone) {
+  ServerFixture fixture(script(frames(kCodes)), speech_options());
+  EXPECT_EQ(parsed(fixture.get("/v1/audio/voices?model=tiny").body).find("voices")->dump(),
+            R"(["tara","leo"])");
+  const net::HttpResponse none = fixture.get("/v1/audio/voices?model=x");
+  EXPECT_EQ(none.status, 404) << none.body;
+  EXPECT_EQ(parsed(none.body).find("error")->string("code"), "model_not_found");
 }
 
 TEST(Speech, AModelWithoutADecoderSaysSo) {

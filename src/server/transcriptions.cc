@@ -298,7 +298,9 @@ void hear(Call call, Services& services, bool translates) {
       [form, content_type] { form->parse(content_type); },
       [form, &services, translates](Call read) {
         if (form->error) return read.send(api::api_error(*form->error));
-        read.model_asked = api::transcription_model_asked(form->fields);
+        auto asked = api::transcription_model_asked(form->fields);
+        if (!asked.ok()) return read.send(api::api_error(asked.error()));
+        read.model_asked = *std::move(asked);
         run_request(std::move(read), services, std::make_unique<AudioRequest>(form, translates),
                     std::nullopt);
       });

@@ -76,6 +76,14 @@ void LiveTranscript::append(Item& item, std::span<const float> samples) {
 }
 
 Result<LiveTranscript::Events> LiveTranscript::push(std::span<const float> samples) {
+  if (samples.size() > kBufferedMax) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{:.1f} s of sound in one message, which are never taken: at most {} s "
+                    "are kept, so that shorter ones are to be sent",
+                    static_cast<double>(samples.size()) / kRate, kBufferedMax / kRate),
+        "audio"};
+  }
   if (buffered() + samples.size() > kBufferedMax) {
     return Error{ErrorCode::kOverloaded,
                  fmt::format("{:.1f} s of sound wait to be heard, and at most {} s are kept",

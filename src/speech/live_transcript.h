@@ -55,7 +55,8 @@ class LiveTranscript {
   // For windows from now on.
   void set_options(Options options);
 
-  // samples: mono, of 16 kHz. Errors: kOverloaded: more than is kept; nothing is taken of them.
+  // samples: mono, of 16 kHz. Errors: kInvalidArgument: more at once than ever fits; kOverloaded:
+  // more than is kept beside what waits. Nothing is taken of them then.
   Result<Events> push(std::span<const float> samples);
   // The open item is over. Errors: kInvalidArgument: there is none, or too little of it;
   // kOverloaded: too many wait.

@@ -186,6 +186,11 @@ TEST(LiveTranscript, BoundsAreSaid) {
   refused = live.transcript.push(sound(60));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
+  refused = live.transcript.push(sound(62.5));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.error().message.find("62.5 s of sound in one message"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("at most 60 s"), std::string::npos);
   live.push(sound(59));
   EXPECT_TRUE(live.hear("x").is_last);  // a window is over: there is room again
   EXPECT_TRUE(live.transcript.push(sound(30)).ok());
