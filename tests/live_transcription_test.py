@@ -218,6 +218,7 @@ class Live(unittest.TestCase):
                 ({"type": append}, "audio", None),
                 ({"type": append, "audio": "###"}, "audio", None),
                 ({"type": append, "audio": base64.b64encode(b"abc").decode()}, "audio", None),
+                ({"type": append, "audio": base64.b64encode(bytes(125 * RATE)).decode()}, "audio", "invalid_value"),
                 ({"type": "input_audio_buffer.commit"}, None, "input_audio_buffer_commit_empty"),
                 ({"type": append, "audio": base64.b64encode(bytes(2 * 59 * RATE)).decode()}, None, None),
                 ({"type": append, "audio": base64.b64encode(bytes(2 * 40 * RATE)).decode()}, "audio", "input_audio_buffer_full"),

@@ -261,7 +261,7 @@ class Speech(unittest.TestCase):
 
     def test_wrong_requests_are_answered_400(self):
         for field, more in (("response_format", {"response_format": "aac"}), ("voice", {"voice": "alloy"}),
-                            ("input", {"input": "x" * 4097}), ("speed", {"speed": 2})):
+                            ("input", {"input": "x" * 4097}), ("speed", {"speed": 2}), ("max_tokens", {"max_tokens": 27})):
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 self.ask(self.body(**more))
             with refused.exception as answer:

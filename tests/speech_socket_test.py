@@ -176,7 +176,8 @@ class Spoken(Case):
 
     def test_errors_are_those_over_http(self):
         for query, status, param in (("voice=alloy", 400, "voice"), ("voice=tara&response_format=aac", 400, "response_format"),
-                                     ("voice=tara&speed=2", 400, "speed"), ("model=nobody", 404, "model")):
+                                     ("voice=tara&speed=2", 400, "speed"), ("model=nobody", 404, "model"),
+                                     ("voice=tara&speed=nan", 400, "speed"), ("voice=tara&voice=leo", 400, "voice")):
             refused = self.session(self.at, query)
             self.assertEqual((refused.status, json.loads(refused.body.split("\r\n\r\n")[-1])["error"]["param"]), (status, param), query)
         session = self.session(self.at)

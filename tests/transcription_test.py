@@ -373,7 +373,12 @@ class Transcription(unittest.TestCase):
         # Ten hours of silence.
         bomb = self.sound.write("flac", [0] * 60000, rate=1000, times=600)
         self.assertLess(len(bomb), 4 << 20)
-        rows = [(b"", "'file' is empty"), (b"hello there, this is a text", "is no sound that is known"),
+        talk = wav(tone(3, seed=7))
+        seven_bits, fast = bytearray(talk), bytearray(talk)
+        seven_bits[34] = 7
+        fast[24:28] = (4_000_000_000).to_bytes(4, "little")
+        rows = [(talk[:len(talk) // 2], "is cut off"), (bytes(seven_bits), "PCM of 7 bits"), (bytes(fast), "a sample rate of 4000000000"),
+                (b"", "'file' is empty"), (b"hello there, this is a text", "is no sound that is known"),
                 (b"RIFF\0\0\0\0WAVE", "has no samples"), (wav([]), "has no samples"), (flac[:100], "flac"),
                 (b"fLaC" + bytes(1000), "file"), (b"OggS" + os.urandom(2000), "file"), (b"ID3" + os.urandom(500), "file"),
                 (bomb, f"is longer than {LIMIT_S} s"), (wav([1] * 8000, rate=20), f"is longer than {LIMIT_S} s"),
@@ -394,12 +399,15 @@ class Transcription(unittest.TestCase):
     def test_fields_that_are_wrong_are_named(self):
         rows = [(dict(language="xx"), "language"), (dict(response_format="xml"), "response_format"),
                 (dict(temperature="2"), "temperature"), (dict(stream="perhaps"), "stream"),
-                ({"timestamp_granularities[]": "word"}, "timestamp_granularities"), ({"include[]": "logprobs"}, "include")]
+                ({"timestamp_granularities[]": "word"}, "timestamp_granularities"), ({"include[]": "logprobs"}, "include"),
+                (dict(timeout="0"), "timeout"), (dict(chunking_strategy="x"), "chunking_strategy")]
         for fields, param in rows:
             status, text = self.server.transcribe(self.talk, **fields)
             self.assertEqual((status, error_of(text)["param"]), (400, param), text)
         status, _, text = self.server.post("/v1/audio/transcriptions", None, model="whisper")
         self.assertEqual((status, error_of(text)["message"]), (400, "'file' is missing"))
+        status, _, text = self.server.post("/v1/audio/transcriptions", self.talk, more=[("model", "whisper")], model="whisper")
+        self.assertEqual((status, error_of(text)["message"]), (400, "'model' is given twice"), text)
         status, _, text = self.server.post("/v1/audio/transcriptions", self.talk, model="nobody")
         self.assertEqual((status, error_of(text)["code"]), (404, "model_not_found"), text)
         status, _, text = self.server.request("POST", "/v1/audio/transcriptions", b'{"model":"whisper"}',
