@@ -68,6 +68,7 @@ class Links:
     def close(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
+        self.loop.close()
 
 
 class Link:

@@ -33,7 +33,7 @@ SEED = int(os.environ.get("PELTON_SEED", random.SystemRandom().randrange(1 << 30
 NAMES = ("eu", "us", "asia")
 MARKS = {name: f"{name.upper()}-" for name in NAMES}  # how answers of this region's workers begin
 REQUESTS, CLIENTS = 48, 12
-DEADLINE_MS = 8000
+DEADLINE_MS = 6000
 CHATS, STORED = "/v1/chat/completions", "/v1/responses"
 # Path, and whether it is a stream. What may leave, and what stays where it came.
 KINDS = {"chat": (CHATS, False), "chat stream": (CHATS, True), "completion": ("/v1/completions", False),
@@ -41,8 +41,9 @@ KINDS = {"chat": (CHATS, False), "chat stream": (CHATS, True), "completion": ("/
          "response": (STORED, False), "response stream": (STORED, True), "batch": ("/v1/files", False)}
 STAYS = {"response", "response stream", "batch"}
 FAULTS = ("worker", "worker", "workers", "workers", "region", "gateway", "links", "slow", "errors", "poison")
+LATE = (408, "deadline_exceeded")  # anywhere, by its own word
 # What a tied request may be answered where its region, or where it came in, was hurt (docs/regions.md, docs/gateway.md).
-REFUSALS = {(503, "no_worker"), (503, "worker_away"), (408, "deadline_exceeded"), (500, "request_quarantined"), (500, "injected_fault")}
+REFUSALS = {(503, "no_worker"), (503, "worker_away"), LATE, (500, "request_quarantined"), (500, "injected_fault")}
 NOT_ALLOWED = (403, "region_not_allowed")
 # What /v1/messages has no code for, by its type.
 OF_MESSAGES = {(403, "permission_error"): "region_not_allowed", (503, "overloaded_error"): "no_worker", (408, "timeout_error"): "deadline_exceeded",
@@ -284,6 +285,7 @@ class Result:
     maker: str = ""
     hurt: frozenset = frozenset()  # the regions that misfortune had come to when it was over
     size: int = 0                  # of the body
+    took: float = 0                # seconds
 
 
 class Play:
@@ -316,9 +318,9 @@ class Play:
     def start(self):
         together([region.start for region in self.regions.values()])
         for name, region in self.regions.items():
-            wait(region.is_whole, 30, lambda region=region: [region.ended(), *(region.rows(g) for g in range(len(region.gateways)))])
+            wait(region.is_whole, 60, lambda region=region: [region.ended(), *(region.rows(g) for g in range(len(region.gateways)))])
             for other in self.others(name):
-                wait(lambda region=region, other=other: region.sees(self.regions[other]), 30,
+                wait(lambda region=region, other=other: region.sees(self.regions[other]), 60,
                      lambda region=region: [region.regions(g) for g in range(len(region.gateways))])
         self.first = {(name, g): gateway for name, region in self.regions.items() for g, gateway in enumerate(region.gateways)}
         for region in self.regions.values():
@@ -355,7 +357,7 @@ class Play:
         g = request.turn % len(region.ports)
         body = body_of(request.kind, self.case.text(request), 7)
         text, headers, gateway = json.dumps(body), tenant.headers(request.header), region.gateways[g]
-        result = Result(request, gateway, "good", size=len(text))
+        result, begun = Result(request, gateway, "good", size=len(text)), time.monotonic()
         try:
             result.text = batched(region.ports[g], body, headers) if request.kind == "batch" else answered(region.ports[g], request.kind, text, headers)
         except Refused as error:
@@ -366,7 +368,7 @@ class Play:
             result.what, result.detail = "nobody", repr(error)
         result.maker = next((name for name in self.case.names if result.what == "good" and result.text == self.wanted(request, name)), "")
         with self.lock:
-            result.hurt = frozenset(self.hurt)
+            result.hurt, result.took = frozenset(self.hurt), time.monotonic() - begun
             self.results.append(result)
 
     def misfortunes(self):
@@ -424,7 +426,7 @@ class Play:
             except (Refused, Broken) as error:
                 said.append(repr(error))
             return said[-1] == self.wanted(request, tenant.region)
-        wait(is_answered, 15, lambda: (tenant, said[-3:]))
+        wait(is_answered, 30, lambda: (tenant, said[-3:]))
 
     def heal(self):
         """Each region has a worker and a gateway at least."""
@@ -476,29 +478,27 @@ class Residency(unittest.TestCase):
             self.assertGreater(self.crossed, 0, "requests that may leave do")
 
     def one(self, seed):
-        begun, case, links = time.monotonic(), Case(seed), Links(keeps=True)
+        times, case, links = [time.monotonic()], Case(seed), Links(keeps=True)
         with tempfile.TemporaryDirectory() as folder:
             self.play = play = Play(case, folder, links, self.tokens_of)
             try:
-                T=[time.monotonic()]
-                for f in (play.start, play.run, play.heal):
-                    f(); T.append(time.monotonic())
-                print([round(b-a,1) for a,b in zip(T,T[1:])], len(play.found), flush=True)
-                print(collections.Counter(one.what if one.what != "refused" else "%s %s" % one.detail for one in play.results))
+                for step in (play.start, play.run, play.heal):
+                    step()
+                    times.append(time.monotonic())
                 self.judge()
                 self.look_at_ledgers()
                 self.look_at_links()
                 self.look_at_files()
                 self.look_at_memory()
-                print(collections.Counter(form for p,its in play.found.items() for t,form in its))
             finally:
                 play.close()
                 links.close()
+        times.append(time.monotonic())
         counts = collections.Counter(one.what if one.what != "refused" else "%s %s" % one.detail for one in play.results)
         crossed = sum(one.maker not in ("", one.request.entry) for one in play.results if not one.request.tenant.region)
         self.crossed += crossed
         print(f"{seed}: {'+'.join(case.names)} {[one['what'] for one in case.faults]} {dict(counts)}, {crossed} free ones crossed, "
-              f"{time.monotonic() - begun:.1f} s", flush=True)
+              f"{'+'.join(f'{b - a:.1f}' for a, b in zip(times, times[1:]))} s", flush=True)
 
     def judge(self):
         wrong = [(why, one) for one in self.play.results for why in [self.wrong_with(one)] if why]
@@ -521,7 +521,8 @@ class Residency(unittest.TestCase):
         if one.what == "good":
             is_late = request.kind == "batch" and one.text is None
             return "" if one.maker in makers or is_late else f"made by '{one.maker}'"
-        if not one.hurt & ({request.entry, tenant.region} if tenant.region else set(self.play.case.names)):
+        is_late = one.took >= DEADLINE_MS / 1000 and (refused == LATE or one.what == "broken")
+        if not is_late and not one.hurt & ({request.entry, tenant.region} if tenant.region else set(self.play.case.names)):
             return "nothing has happened to it"
         if one.what == "broken":
             return "" if any(self.play.wanted(request, name).startswith(one.text) for name in makers) else "another answer"
