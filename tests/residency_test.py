@@ -43,11 +43,12 @@ STAYS = {"response", "response stream", "batch"}
 FAULTS = ("worker", "worker", "workers", "workers", "region", "gateway", "links", "slow", "errors", "poison")
 LATE = (408, "deadline_exceeded")  # anywhere, by its own word
 # What a tied request may be answered where its region, or where it came in, was hurt (docs/regions.md, docs/gateway.md).
-REFUSALS = {(503, "no_worker"), (503, "worker_away"), LATE, (500, "request_quarantined"), (500, "injected_fault")}
+REFUSALS = {(503, "no_worker"), (503, "worker_away"), LATE, (500, "request_quarantined"), (500, "injected_fault"),
+            (429, "overloaded")}
 NOT_ALLOWED = (403, "region_not_allowed")
 # What /v1/messages has no code for, by its type.
 OF_MESSAGES = {(403, "permission_error"): "region_not_allowed", (503, "overloaded_error"): "no_worker", (408, "timeout_error"): "deadline_exceeded",
-               (500, "api_error"): "request_quarantined", (502, "api_error"): "worker_failed"}
+               (429, "rate_limit_error"): "overloaded", (500, "api_error"): "request_quarantined", (502, "api_error"): "worker_failed"}
 # Everything that a region's processes write. Keys of audit logs are of their own; here one file does.
 SERVE = ("--response-store", "sqlite:{folder}/responses{i}.db", "--batches", "{folder}/batches{i}", "--access-log", "json", "--access-log-file",
          "{folder}/access{i}.log", "--step-log", "{folder}/steps{i}-{start}.jsonl", "--log-level", "debug", "--audit-log",
