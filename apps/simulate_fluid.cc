@@ -82,6 +82,8 @@ Result<YearOptions> read_year(const cli::Arguments& arguments, const Play& play,
   year.duration_s = arguments.number("--days") * kDay_s;
   year.tick_s = arguments.number("--fluid-tick");
   year.zones = static_cast<int>(arguments.integer("--failure-zones"));
+  year.regions = static_cast<int>(arguments.integer("--failure-regions"));
+  year.failover_s = arguments.number("--failover-seconds");
   year.late_s = arguments.number("--late-seconds");
   if (scenario != nullptr && scenario->fault_rates) {
     TRY_ASSIGN(year.faults, simulator::parse_fault_rates(*scenario->fault_rates, scenario->name));
@@ -175,9 +177,10 @@ std::string year_text(const Years& years, const YearOptions& options, double too
   for (const YearResult& one : years.results) requests += one.requests;
   const auto runs = static_cast<double>(years.results.size());
   std::string text = fmt::format(
-      "{:g} days of {} pool{}, {}: {:.3g} requests, {:.2f} replicas on average and {} at "
+      "{:g} days of {} pool{}{}, {}: {:.3g} requests, {:.2f} replicas on average and {} at "
       "most\navailability (first token within {:g} s) {}",
       options.duration_s / kDay_s, options.pools, options.pools == 1 ? "" : "s",
+      options.regions == 1 ? "" : fmt::format(" in {} regions", options.regions),
       runs == 1 ? std::string("1 run") : fmt::format("{} runs, their means", runs), requests / runs,
       figures.replica_hours * 3600 / options.duration_s, figures.most, options.late_s,
       nines(interval.mean));
@@ -261,8 +264,8 @@ double price_of(const cli::Arguments& arguments, const simulator::SimulationOpti
 
 bool is_of_whole_run(std::string_view flag) {
   return flag == "--check-fluid" || flag == "--seeds" || flag == "--days" || flag == "--pools" ||
-         flag == "--fluid-tick" || flag == "--failure-zones" || flag == "--without" ||
-         flag == "--late-price";
+         flag == "--fluid-tick" || flag == "--failure-zones" || flag == "--failure-regions" ||
+         flag == "--failover-seconds" || flag == "--without" || flag == "--late-price";
 }
 
 std::vector<Flag> fluid_flags() {
@@ -314,6 +317,23 @@ std::vector<Flag> fluid_flags() {
        .default_text = "1",
        .least = 1,
        .most = 64,
+       .only_with = {{"--days"}}},
+      {.name = "--failure-regions",
+       .value = "N",
+       .help = "regions with an equal part of the load, replicas of their own that are scaled "
+               "apart, and days that begin at other hours; a lost one's requests go to the others",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = 64,
+       .only_with = {{"--days"}}},
+      {.name = "--failover-seconds",
+       .value = "S",
+       .help = "until a lost region's clients ask the others; what they send before is lost",
+       .kind = Flag::Kind::kNumber,
+       .default_text = "5",
+       .least = 0,
+       .most = 3600,
        .only_with = {{"--days"}}},
       {.name = "--without",
        .value = "CAUSE",

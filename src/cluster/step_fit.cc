@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pelton::cluster {
 namespace {
@@ -13,6 +14,11 @@ constexpr double kAssumed = 0.01;  // the assumption's weight, in intervals
 constexpr int64_t kLearning = 10;  // intervals that count whatever they are
 constexpr double kResiduals = 3;   // times the usual one: what is more counts less
 constexpr double kResidualShare = 0.05;
+constexpr int kFarRun = 4;            // bad fits in a row that are no accident,
+constexpr double kFarRunS = 1;        // and of so much time
+constexpr double kAfterChange = 0.2;  // what older intervals count then
+constexpr double kChangeMin = 1.25;   // what is less the sums follow by themselves
+constexpr double kChangeMax = 100;
 
 std::array<double, 4> assumed() {
   const StepCosts costs;
@@ -37,7 +43,8 @@ void StepFit::note(const Interval& interval) {
                  static_cast<double>(interval.output_tokens) / kScales[2],
                  static_cast<double>(interval.context_tokens) * steps / kScales[3]};
   const Row first = assumed();
-  const double weight = weight_of(x, interval.seconds);
+  const double predicted = predicted_s(x);
+  const double weight = weight_of(predicted, interval.seconds);
   for (size_t i = 0; i < kTerms; ++i) {
     for (size_t j = 0; j < kTerms; ++j) {
       squares_[i][j] = squares_[i][j] * kFading + weight * x[i] * x[j];
@@ -50,20 +57,51 @@ void StepFit::note(const Interval& interval) {
   solve();
 }
 
-double StepFit::weight_of(const Row& x, double seconds) {
-  const double predicted =
-      costs_.fixed_s * kScales[0] * x[0] + costs_.prefill_token_s * kScales[1] * x[1] +
-      costs_.row_s * kScales[2] * x[2] + costs_.context_token_s * kScales[3] * x[3];
-  const double residual = std::abs(seconds - predicted);
+double StepFit::predicted_s(const Row& x) const {
+  return costs_.fixed_s * kScales[0] * x[0] + costs_.prefill_token_s * kScales[1] * x[1] +
+         costs_.row_s * kScales[2] * x[2] + costs_.context_token_s * kScales[3] * x[3];
+}
+
+double StepFit::weight_of(double predicted_s, double seconds) {
+  const double residual = std::abs(seconds - predicted_s);
   ++noted_;
   if (noted_ <= kLearning) {
     residual_s_ += (residual - residual_s_) / static_cast<double>(noted_);
     return 1;
   }
-  // Times that have become others for good are believed after some tens of intervals.
+  // The bound is that from before the first of them: in a row it would soon let all through.
+  const double usual_s = far_.count > 0 ? far_.usual_residual_s : residual_s_;
+  const bool is_slow = seconds > predicted_s;
+  if (residual <= kResiduals * usual_s) {
+    far_ = {};
+  } else {
+    if (far_.is_slow != is_slow) far_ = {};
+    if (far_.count == 0) far_ = {.is_slow = is_slow, .usual_residual_s = residual_s_};
+    ++far_.count;
+    far_.predicted_s += predicted_s;
+    far_.seconds += seconds;
+    if (far_.count >= kFarRun && far_.seconds >= kFarRunS) {
+      begin_anew();
+      return 1;
+    }
+  }
   const double bound = kResiduals * residual_s_;
   residual_s_ += kResidualShare * (std::min(residual, 2 * bound) - residual_s_);
   return residual <= bound ? 1 : bound / residual;
+}
+
+// Sums of products are linear in the times that were seen: so many times as long, and all terms
+// keep their shares.
+void StepFit::begin_anew() {
+  const Far far = std::exchange(far_, {});
+  const double ratio =
+      std::clamp(far.seconds / std::max(far.predicted_s, 1e-9), 1 / kChangeMax, kChangeMax);
+  if (ratio > 1 / kChangeMin && ratio < kChangeMin) return;
+  for (size_t i = 0; i < kTerms; ++i) {
+    for (double& one : squares_[i]) one *= kAfterChange;
+    products_[i] *= ratio * kAfterChange;
+  }
+  residual_s_ = ratio * far.usual_residual_s;
 }
 
 // Coordinate descent for the least squares without negative terms (each pass solves for one term

@@ -76,6 +76,30 @@ TEST(StepFit, FollowsAChangeForGood) {
   }
 }
 
+// Ten times as slow, and well again later: known after some intervals, by all of its terms.
+TEST(StepFit, AMachineThatHasBecomeSlowIsKnownSoon) {
+  const StepCosts made{
+      .fixed_s = 0.004, .prefill_token_s = 60e-6, .row_s = 40e-6, .context_token_s = 20e-9};
+  const StepFit::Interval typical{
+      .steps = 20, .prefill_tokens = 1'000, .output_tokens = 400, .context_tokens = 100'000};
+  std::mt19937_64 random(6);
+  StepFit fit;
+  const auto see = [&](int count, double times) {
+    for (int i = 0; i < count; ++i) {
+      StepFit::Interval one = drawn(random);
+      one.seconds =
+          times * seconds_of(made, one) * (0.95 + 0.1 * static_cast<double>(random() % 100) / 100);
+      fit.note(one);
+    }
+    return seconds_of(fit.costs(), typical) / seconds_of(made, typical);
+  };
+  EXPECT_NEAR(see(400, 1), 1, 0.1);
+  EXPECT_LT(see(3, 10), 3) << "that may have been an accident";
+  EXPECT_NEAR(see(3, 10), 10, 2);
+  EXPECT_NEAR(see(100, 10), 10, 1);
+  EXPECT_NEAR(see(12, 1), 1, 0.3);
+}
+
 // Whatever is seen, times stay times.
 TEST(StepFit, NoTermIsNegative) {
   std::mt19937_64 random(2);

@@ -19,8 +19,8 @@ constexpr double kSoonerShare = 0.2;
 // By so much at least where there is room here: what took long once, on a machine that was busy
 // with something else, is no sickness.
 constexpr double kSickS = 0.5;
-// A worker that has just begun has no figures of its own yet.
-constexpr int64_t kKnownNs = 30'000'000'000;
+// A worker that has just begun has no figures of its own yet: from so many steps on it has.
+constexpr int64_t kKnownSteps = 200;
 // Of requests that would leave a region whose workers are sick, one of so many stays: by these it
 // is seen when they are well again.
 constexpr uint64_t kStaysOneOf = 20;
@@ -127,7 +127,7 @@ std::optional<size_t> Fleet::kept_near(const CostRequest& request,
 // do, are not just busy.
 size_t Fleet::away_from_sick(const CostRequest& request, const std::vector<CostCandidate>& all,
                              size_t near, uint64_t draw) const {
-  if (clock_.now_ns() - workers_[near]->begun_ns < kKnownNs) return near;
+  if (workers_[near]->health.load().progress < kKnownSteps) return near;
   std::optional<size_t> far;
   double far_s = 0;
   for (size_t i = 0; i < all.size(); ++i) {

@@ -11,10 +11,11 @@
 namespace pelton::simulator {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, FaultRate::Scope>, 4> kScopes = {
+constexpr std::array<std::pair<std::string_view, FaultRate::Scope>, 5> kScopes = {
     {{"replica", FaultRate::Scope::kReplica},
      {"node", FaultRate::Scope::kNode},
      {"zone", FaultRate::Scope::kZone},
+     {"region", FaultRate::Scope::kRegion},
      {"fleet", FaultRate::Scope::kFleet}}};
 constexpr std::array<std::string_view, 6> kKeys = {"cause",  "of",    "mtbf_s",
                                                    "down_s", "share", "even"};
@@ -61,7 +62,8 @@ Result<std::vector<FaultRate>> parse_fault_rates(const Json& json, const std::st
     const std::string of = one.string("of").value_or("replica");
     const auto* const found =
         std::ranges::find(kScopes, of, &std::pair<std::string_view, FaultRate::Scope>::first);
-    if (found == kScopes.end()) return bad(i, "must be 'of' a replica, node, zone or fleet");
+    if (found == kScopes.end())
+      return bad(i, "must be 'of' a replica, node, zone, region or fleet");
     rate.scope = found->second;
     rate.mtbf_s = one.number("mtbf_s").value_or(0);
     rate.down_s = one.number("down_s").value_or(0);

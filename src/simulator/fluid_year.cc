@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <numbers>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -94,24 +95,54 @@ struct Tally {
   double needed_s = 0;
 };
 
-// One pool's year.
+struct Tick {
+  double from_s = 0;
+  double span_s = 0;
+  uint64_t number = 0;
+};
+
+// The year of one pool's replicas in one region.
 class PoolYear {
  public:
+  // `fleet` outlives it. `ahead_s`: so much earlier its day begins.
   PoolYear(const YearOptions& options, const SimulationOptions& fleet,
-           const cost_model::StepTimeModel& times, int number, Tally& tally);
-  void run();
+           const cost_model::StepTimeModel& times, double ahead_s, Tally& tally);
+  // Of its own clients, requests a second.
+  double own_rate(double at_s) const {
+    return rate_at(options_.arrivals, at_s + ahead_s_) / options_.regions;
+  }
+  void begin(const Tick& tick);
+  // Its region has gateways and replicas, or would start one for who comes.
+  bool answers() const;
+  // Of a tick in which it does not answer, the share in which its clients do not know that yet.
+  double unknown_share(const Tick& tick) const {
+    if (!is_lost_) return 0;
+    return std::clamp((lost_since_s_ + options_.failover_s - tick.from_s) / tick.span_s, 0.0, 1.0);
+  }
+  // So many of its clients' requests a second.
+  void lose(const Tick& tick, double rate);
+  // By what its region is lost; none: it is not.
+  std::optional<size_t> lost_by() const { return answers() ? std::nullopt : lost_by_; }
+  // What is late until then is late by this.
+  void blame(size_t cause, double until_s);
+  // So many requests a second come to it, others' among them.
+  void end(const Tick& tick, double rate);
   ScalingCounts scaling() const { return pool_->scaling(); }
 
  private:
-  void add_requests(double from_s, double span_s, uint64_t tick);
+  void add_requests(const Tick& tick, double rate);
   void draw_faults(double from_s, double span_s, uint64_t tick);
   void strike(const FaultRate& rate, size_t index, double at_s);
+  uint64_t arrivals_seed() const { return base::random_bits(fleet_.seed, 0x61727276); }
+  size_t part_of(double at_s) const {
+    return std::min(static_cast<size_t>(at_s / tally_.timeline.part_s), kParts - 1);
+  }
   void take(const FluidOutcome& outcome);
   void note_bad(double amount, double came_s);
 
   const YearOptions& options_;
   const SimulationOptions& fleet_;
-  const int number_;
+  const double ahead_s_;
   Tally& tally_;
   std::unique_ptr<FluidPool> pool_;
   double service_s_ = 1;
@@ -119,11 +150,15 @@ class PoolYear {
   size_t cause_ = 0;         // of what is late now
   double cause_until_s_ = 0;
   double stock_until_s_ = -1;
+  bool is_lost_ = false;
+  double lost_since_s_ = 0;
+  double lost_until_s_ = 0;
+  std::optional<size_t> lost_by_;  // until it answers again
 };
 
 PoolYear::PoolYear(const YearOptions& options, const SimulationOptions& fleet,
-                   const cost_model::StepTimeModel& times, int number, Tally& tally)
-    : options_(options), fleet_(fleet), number_(number), tally_(tally) {
+                   const cost_model::StepTimeModel& times, double ahead_s, Tally& tally)
+    : options_(options), fleet_(fleet), ahead_s_(ahead_s), tally_(tally) {
   double prompt = 0;
   double output = 0;
   for (const RequestClass& one : options.classes) {
@@ -142,38 +177,52 @@ PoolYear::PoolYear(const YearOptions& options, const SimulationOptions& fleet,
   cause_ = options.faults.size();
 }
 
-void PoolYear::run() {
-  const double period_s = options_.arrivals.day ? options_.arrivals.day->period_s : 86'400;
-  const double ahead_s = period_s * number_ / options_.pools;
-  uint64_t tick = 0;
-  for (double at_s = 0; at_s < options_.duration_s; ++tick) {
-    const double span_s = std::min(options_.tick_s, options_.duration_s - at_s);
-    if (stock_until_s_ >= 0 && at_s >= stock_until_s_) {
-      pool_->end_fault({.kind = Fault::Kind::kStockOut});
-      stock_until_s_ = -1;
-    }
-    draw_faults(at_s, span_s, tick);
-    add_requests(at_s, span_s, tick);
-    pool_->advance(at_s + span_s);
-    const double rate = rate_at(options_.arrivals, at_s + ahead_s);
-    tally_.needed_s += span_s * std::ceil(rate / replica_rate_);
-    tally_.used_s +=
-        span_s * pool_->ready() *
-        std::min(1.0, pool_->rows() / std::max(pool_->ready() * pool_->slots_each(), 1.0));
-    at_s += span_s;
+void PoolYear::begin(const Tick& tick) {
+  if (stock_until_s_ >= 0 && tick.from_s >= stock_until_s_) {
+    pool_->end_fault({.kind = Fault::Kind::kStockOut});
+    stock_until_s_ = -1;
   }
+  if (is_lost_ && tick.from_s >= lost_until_s_) is_lost_ = false;
+  draw_faults(tick.from_s, tick.span_s, tick.number);
+  if (answers()) lost_by_.reset();
 }
 
-void PoolYear::add_requests(double from_s, double span_s, uint64_t tick) {
-  const double period_s = options_.arrivals.day ? options_.arrivals.day->period_s : 86'400;
-  const double ahead_s = period_s * number_ / options_.pools;
-  const double expected = span_s * rate_at(options_.arrivals, from_s + ahead_s);
-  const uint64_t seed = base::random_bits(fleet_.seed, 0x61727276);
-  const double came = drawn_count(expected, seed, tick);
+bool PoolYear::answers() const {
+  if (is_lost_) return false;
+  return !lost_by_ || pool_->ready() > 0 || fleet_.autoscaling->policy.replicas_min == 0;
+}
+
+void PoolYear::lose(const Tick& tick, double rate) {
+  const double lost = drawn_count(tick.span_s * rate, arrivals_seed(), tick.number);
+  if (lost <= 0) return;
+  tally_.requests += lost;
+  tally_.lost += lost;
+  tally_.by_cause[*lost_by_] += lost;
+  const auto part = part_of(tick.from_s);
+  tally_.timeline.requests[part] += lost;
+  tally_.timeline.late[part] += lost;
+}
+
+void PoolYear::blame(size_t cause, double until_s) {
+  cause_ = cause;
+  cause_until_s_ = until_s;
+}
+
+void PoolYear::end(const Tick& tick, double rate) {
+  if (rate > 0) add_requests(tick, rate);
+  pool_->advance(tick.from_s + tick.span_s);
+  tally_.needed_s += tick.span_s * std::ceil(rate / replica_rate_);
+  tally_.used_s +=
+      tick.span_s * pool_->ready() *
+      std::min(1.0, pool_->rows() / std::max(pool_->ready() * pool_->slots_each(), 1.0));
+}
+
+void PoolYear::add_requests(const Tick& tick, double rate) {
+  const double span_s = tick.span_s;
+  const double came = drawn_count(span_s * rate, arrivals_seed(), tick.number);
   if (came <= 0) return;
   tally_.requests += came;
-  const auto part = std::min(static_cast<size_t>(from_s / tally_.timeline.part_s), kParts - 1);
-  tally_.timeline.requests[part] += came;
+  tally_.timeline.requests[part_of(tick.from_s)] += came;
   // In portions that are short beside a request's time in service, the classes by turns.
   const size_t classes = options_.classes.size();
   const double portions_s = std::max(service_s_ / 4, span_s / 64);
@@ -218,14 +267,20 @@ void PoolYear::strike(const FaultRate& rate, size_t index, double at_s) {
   if (rate.scope == FaultRate::Scope::kZone) {
     size = static_cast<int>(std::ceil(static_cast<double>(pool_->serving()) / options_.zones));
   }
-  if (rate.scope == FaultRate::Scope::kFleet) size = pool_->serving();
+  const bool is_of_region = rate.scope == FaultRate::Scope::kRegion;
+  if (rate.scope == FaultRate::Scope::kFleet || is_of_region) size = pool_->serving();
   ++tally_.incidents[index];
   // What is late until replicas have come back is late by this.
   const double start_s = fleet_.autoscaling->start_seconds();
-  cause_ = index;
-  const bool nowhere =
-      rate.down_s > 0 && (rate.scope == FaultRate::Scope::kFleet || options_.zones < 2);
-  cause_until_s_ = at_s + (nowhere ? rate.down_s : 0) + 2 * start_s + 120;
+  const bool nowhere = rate.down_s > 0 && (rate.scope == FaultRate::Scope::kFleet || is_of_region ||
+                                           options_.zones < 2);
+  blame(index, at_s + (nowhere ? rate.down_s : 0) + 2 * start_s + 120);
+  if (is_of_region) {
+    if (!is_lost_) lost_since_s_ = at_s;
+    is_lost_ = rate.down_s > 0;
+    lost_until_s_ = at_s + rate.down_s;
+    lost_by_ = index;
+  }
   pool_->kill(std::max(1, static_cast<int>(std::lround(size * rate.share))), rate.down_s);
   if (!nowhere) return;
   if (stock_until_s_ < 0) pool_->begin_fault({.kind = Fault::Kind::kStockOut});
@@ -235,8 +290,7 @@ void PoolYear::strike(const FaultRate& rate, size_t index, double at_s) {
 void PoolYear::note_bad(double amount, double came_s) {
   const bool is_by_fault = pool_->now_s() <= cause_until_s_;
   tally_.by_cause[is_by_fault ? cause_ : options_.faults.size()] += amount;
-  const auto part = std::min(static_cast<size_t>(came_s / tally_.timeline.part_s), kParts - 1);
-  tally_.timeline.late[part] += amount;
+  tally_.timeline.late[part_of(came_s)] += amount;
 }
 
 void PoolYear::take(const FluidOutcome& outcome) {
@@ -255,6 +309,57 @@ void PoolYear::take(const FluidOutcome& outcome) {
   if (first_s <= options_.late_s) return;
   tally_.late += parcel.amount;
   note_bad(parcel.amount, parcel.came_s);
+}
+
+// A tick of all regions: those that answer have the load of those that do not.
+void play_tick(std::span<const std::unique_ptr<PoolYear>> regions, const Tick& tick,
+               double grace_s) {
+  for (const auto& region : regions) region->begin(tick);
+  double others = 0;
+  std::optional<size_t> cause;
+  const auto there = std::ranges::count_if(regions, [](const auto& one) { return one->answers(); });
+  for (const auto& region : regions) {
+    if (region->answers()) continue;
+    cause = region->lost_by();
+    const double rate = region->own_rate(tick.from_s);
+    const double lost = there == 0 ? 1.0 : region->unknown_share(tick);
+    region->lose(tick, lost * rate);
+    if (there > 0) others += (1 - lost) * rate / static_cast<double>(there);
+  }
+  for (const auto& region : regions) {
+    if (region->answers() && cause) region->blame(*cause, tick.from_s + grace_s);
+    region->end(tick, region->answers() ? region->own_rate(tick.from_s) + others : 0);
+  }
+}
+
+std::vector<ScalingCounts> play_pool(const YearOptions& options,
+                                     const cost_model::StepTimeModel& times, int number,
+                                     Tally& tally) {
+  const double period_s = options.arrivals.day ? options.arrivals.day->period_s : 86'400;
+  const std::vector<SimulationOptions> fleets = [&] {
+    std::vector<SimulationOptions> all(static_cast<size_t>(options.regions), options.fleet);
+    for (int r = 0; r < options.regions; ++r) {
+      all[static_cast<size_t>(r)].seed = base::random_bits(
+          options.fleet.seed, static_cast<uint64_t>(number * options.regions + r));
+    }
+    return all;
+  }();
+  std::vector<std::unique_ptr<PoolYear>> regions;
+  for (int r = 0; r < options.regions; ++r) {
+    const double ahead_s = period_s * (static_cast<double>(number) / options.pools +
+                                       static_cast<double>(r) / options.regions);
+    regions.push_back(
+        std::make_unique<PoolYear>(options, fleets[static_cast<size_t>(r)], times, ahead_s, tally));
+  }
+  const double grace_s = 2 * options.fleet.autoscaling->start_seconds() + 120;
+  Tick tick;
+  for (; tick.from_s < options.duration_s; tick.from_s += tick.span_s, ++tick.number) {
+    tick.span_s = std::min(options.tick_s, options.duration_s - tick.from_s);
+    play_tick(regions, tick, grace_s);
+  }
+  std::vector<ScalingCounts> counts;
+  for (const auto& region : regions) counts.push_back(region->scaling());
+  return counts;
 }
 
 FleetFigures figures_of_year(const YearOptions& options, const Tally& tally,
@@ -326,6 +431,9 @@ Result<void> check(const YearOptions& options) {
     return bad("fluid-tick", "a tick must be 0.1 to 600 seconds");
   }
   if (options.pools < 1 || options.pools > 1000) return bad("pools", "pools must be 1 to 1000");
+  if (options.regions < 1 || options.regions > 64) {
+    return bad("failure-regions", "regions must be 1 to 64");
+  }
   if (options.classes.empty()) return bad("workload", "a load without requests");
   SimulationOptions fleet = options.fleet;
   return check_simulation(fleet, {});
@@ -376,11 +484,7 @@ Result<YearResult> simulate_year(const YearOptions& options,
   tally.timeline.late.resize(kParts);
   std::vector<ScalingCounts> pools;
   for (int i = 0; i < options.pools; ++i) {
-    SimulationOptions fleet = options.fleet;
-    fleet.seed = base::random_bits(options.fleet.seed, static_cast<uint64_t>(i));
-    PoolYear pool(options, fleet, times, i, tally);
-    pool.run();
-    pools.push_back(pool.scaling());
+    for (const ScalingCounts& one : play_pool(options, times, i, tally)) pools.push_back(one);
   }
   YearResult result{.figures = figures_of_year(options, tally, pools),
                     .timeline = tally.timeline,

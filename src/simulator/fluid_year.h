@@ -17,13 +17,14 @@ namespace pelton::simulator {
 
 // What goes wrong again and again.
 struct FaultRate {
-  enum class Scope { kReplica, kNode, kZone, kFleet };
+  enum class Scope { kReplica, kNode, kZone, kRegion, kFleet };
   std::string cause;  // "replica"
   Scope scope = Scope::kReplica;
-  double mtbf_s = 0;     // of one replica, node or zone, or of the fleet
+  double mtbf_s = 0;     // of one replica, node, zone or region, or of the fleet
   bool is_even = false;  // after each mtbf_s exactly, as releases are
   double share = 1;      // of those in it that die
-  // So long none starts there: of a zone, those of the other ones still can.
+  // So long none starts there: of a zone, those of the other ones still can. Of a region nobody
+  // answers there for so long.
   double down_s = 0;
 };
 
@@ -40,6 +41,11 @@ struct YearOptions {
   workload::Arrivals arrivals;
   std::vector<RequestClass> classes;
   int pools = 1;  // their days begin at other hours
+  // Each has an equal part of each pool's load, replicas of its own and an autoscaler for these;
+  // days begin there at other hours. Where one is lost, or has no replica yet behind that, its
+  // requests go to the others; those of its first `failover_s` are lost.
+  int regions = 1;
+  double failover_s = 5;
   double duration_s = 365 * 86'400.0;
   double tick_s = 10;
   int zones = 1;

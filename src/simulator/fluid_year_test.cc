@@ -99,6 +99,57 @@ TEST(FluidYear, WithoutTheLargestTermAvailabilityRisesByIt) {
   EXPECT_NEAR(without, with + term, 0.15 * term);
 }
 
+// Each region bears the other's load as well: what is lost is what its clients sent before they
+// knew, and what it was answering.
+TEST(FluidYear, ALostRegionsRequestsGoToTheOther) {
+  YearOptions year = a_year(8);
+  year.arrivals.rate = 6;  // of both
+  year.regions = 2;
+  year.failover_s = 5;
+  year.faults = {{.cause = "region",
+                  .scope = FaultRate::Scope::kRegion,
+                  .mtbf_s = 5 * kDay_s,
+                  .down_s = 1800}};
+  const YearResult result = *simulate_year(year, l4_times());
+  EXPECT_NEAR(result.requests, 6 * 10 * kDay_s, 0.01 * 6 * 10 * kDay_s);
+  const CauseShare* const region = find(result, "region");
+  ASSERT_NE(region, nullptr);
+  EXPECT_GT(region->incidents, 2);
+  const double each = region->requests / static_cast<double>(region->incidents);
+  EXPECT_GT(each, 3 * 5 * 0.8);  // at 3 a second
+  EXPECT_LT(each, 3 * 5 + 8 * 16 + 30);
+  // With one region alone all is lost for as long as it is away.
+  year.regions = 1;
+  const YearResult alone = *simulate_year(year, l4_times());
+  const CauseShare* const all = find(alone, "region");
+  EXPECT_GT(all->requests / static_cast<double>(all->incidents), 0.9 * 6 * 1800);
+  // Where the other one has no room it shows.
+  year.regions = 2;
+  year.fleet.autoscaling->policy.replicas_min = year.fleet.autoscaling->policy.replicas_max = 1;
+  year.fleet.autoscaling->replicas = 1;
+  const YearResult tight = *simulate_year(year, l4_times());
+  EXPECT_EQ(find(tight, "region")->incidents, region->incidents);
+  EXPECT_GT(find(tight, "region")->share, 10 * region->share)
+      << tight.figures.needed_hours / 24 / 10 << " replicas are needed, "
+      << find(tight, "load")->share;
+}
+
+// Half a day apart, so that of a day's swing nothing is left of both together.
+TEST(FluidYear, RegionsHaveTheirDaysAtOtherHours) {
+  YearOptions year = a_year(4);
+  year.arrivals.day = {.swing = 0.9, .period_s = kDay_s};
+  year.duration_s = 365 * 600;  // parts of ten minutes
+  year.regions = 2;
+  const YearResult result = *simulate_year(year, l4_times());
+  const std::vector<double>& parts = result.timeline.requests;
+  const auto [least, most] = std::ranges::minmax(parts);
+  EXPECT_LT(most, 1.3 * least);
+  year.regions = 1;
+  const YearResult alone = *simulate_year(year, l4_times());
+  const auto [night, noon] = std::ranges::minmax(alone.timeline.requests);
+  EXPECT_GT(noon, 5 * night);
+}
+
 TEST(FluidYear, OneSeedIsOneYear) {
   YearOptions year = a_year(3);
   year.duration_s = 3 * kDay_s;
