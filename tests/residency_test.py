@@ -32,7 +32,8 @@ CASES = int(os.environ.pop("PELTON_CASES", 500 if FULL else 2))
 SEED = int(os.environ.get("PELTON_SEED", random.SystemRandom().randrange(1 << 30)))
 NAMES = ("eu", "us", "asia")
 MARKS = {name: f"{name.upper()}-" for name in NAMES}  # how answers of this region's workers begin
-REQUESTS, CLIENTS = 48, 12
+REQUESTS, CLIENTS = 36, 12
+MAY_LOOK = os.geteuid() == 0  # servers forbid other users to look into their memory, their own one included
 DEADLINE_MS = 6000
 CHATS, STORED = "/v1/chat/completions", "/v1/responses"
 # Path, and whether it is a stream. What may leave, and what stays where it came.
@@ -53,8 +54,8 @@ OF_MESSAGES = {(403, "permission_error"): "region_not_allowed", (503, "overloade
 SERVE = ("--response-store", "sqlite:{folder}/responses{i}.db", "--batches", "{folder}/batches{i}", "--access-log", "json", "--access-log-file",
          "{folder}/access{i}.log", "--step-log", "{folder}/steps{i}-{start}.jsonl", "--log-level", "debug", "--audit-log",
          "{folder}/audit{i}-{start}.jsonl", "--audit-key-file", "{folder}/secret")
-GATEWAY = ("--record-requests", "{folder}/requests{i}-{start}.jsonl", "--log-level", "debug", "--audit-log", "{folder}/audit-gateway{i}-{start}.jsonl",
-           "--audit-key-file", "{folder}/secret")
+GATEWAY = ("--record-requests", "{folder}/requests{i}-{start}.jsonl", "--log-level", "debug", "--audit-log",
+           "{folder}/audit-gateway{i}-{start}.jsonl", "--audit-key-file", "{folder}/secret")
 
 
 def word(draw):
@@ -329,6 +330,8 @@ class Play:
 
     def look(self, region, process):
         """Whose words stand in its memory, as text or as tokens."""
+        if not MAY_LOOK:
+            return
         for _, around in process_memory.contexts(process.process.pid, self.needles, after=256):
             for tenant in self.case.tenants:
                 if tenant.word.encode() in around:
@@ -360,7 +363,8 @@ class Play:
         text, headers, gateway = json.dumps(body), tenant.headers(request.header), region.gateways[g]
         result, begun = Result(request, gateway, "good", size=len(text)), time.monotonic()
         try:
-            result.text = batched(region.ports[g], body, headers) if request.kind == "batch" else answered(region.ports[g], request.kind, text, headers)
+            is_batch, port = request.kind == "batch", region.ports[g]
+            result.text = batched(port, body, headers) if is_batch else answered(port, request.kind, text, headers)
         except Refused as error:
             result.what, result.detail = "refused", error.what
         except Broken as error:
@@ -470,7 +474,7 @@ class Residency(unittest.TestCase):
         return b"".join(token.to_bytes(4, "little") for token in json.loads(answer)["tokens"])
 
     def test_nothing_that_is_tied_leaves(self):
-        print(f"PELTON_SEED={SEED} ({CASES} cases)", flush=True)
+        print(f"PELTON_SEED={SEED} ({CASES} cases{'' if MAY_LOOK else ', not as root: without the memory of processes'})", flush=True)
         self.crossed = 0
         for seed in range(SEED, SEED + CASES):
             with self.subTest(PELTON_SEED=seed):
@@ -490,7 +494,8 @@ class Residency(unittest.TestCase):
                 self.look_at_ledgers()
                 self.look_at_links()
                 self.look_at_files()
-                self.look_at_memory()
+                if MAY_LOOK:
+                    self.look_at_memory()
             finally:
                 play.close()
                 links.close()
