@@ -606,9 +606,7 @@ const std::shared_ptr<executor::ComputeThreads>& ModelHost::compute_threads(
     const executor::LocalExecutor::Options& options) {
   if (compute_threads_ == nullptr) {
     compute_threads_ = executor::leader_threads(options.ranks, options.threads);
-    if (parts_.arguments.has("--embed-share")) {
-      compute_threads_->set_encoding_share(parts_.arguments.number("--embed-share"));
-    }
+    compute_threads_->set_encoding_share(parts_.arguments.number("--embed-share"));
   }
   return compute_threads_;
 }

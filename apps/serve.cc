@@ -288,10 +288,10 @@ std::vector<Flag> request_flags() {
        .may_be_empty = false},
       {.name = "--embed-share",
        .value = "SHARE",
-       .help = "of the processors' time, while models that generate are at work too, what encoders "
-               "(embeddings, rerankers) have: 0.25 is a quarter; default: they take turns, step by "
-               "step",
+       .help = "what encoders (embeddings, rerankers) have of the processors' time while models "
+               "that generate are at work, too",
        .kind = Flag::Kind::kNumber,
+       .default_text = "0.5",
        .least = 0.01,
        .most = 0.99},
       offline_flag()};

@@ -5,8 +5,9 @@
 namespace pelton::executor {
 namespace {
 
-// Between two steps of a model that generates: longer than sampling and planning take.
-constexpr std::chrono::milliseconds kBetweenSteps{5};
+// Between two steps of a model that generates: longer than sampling and planning take, also where
+// the machine has more to do.
+constexpr std::chrono::milliseconds kBetweenSteps{25};
 
 }  // namespace
 

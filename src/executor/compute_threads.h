@@ -6,7 +6,7 @@
 //
 // Encoders may be given a share: of the time in which models that generate are at work, too. A step
 // of d seconds then owes these d (1 - share) / share, and until they have had that, or have not
-// asked for 5 ms, no encoder begins another one. Example: with a share of 0.25 a step of 30 ms is
+// asked for 25 ms, no encoder begins another one. Example: with a share of 0.25 a step of 30 ms is
 // followed by 90 ms of decoding.
 #pragma once
 
