@@ -242,7 +242,10 @@ Result<void> run_started(const cli::Arguments& arguments, Plan& plan, const Rank
   plan.spin_ns =
       parallel::spin_ns_for(parallel::share_processors(base::usable_cpus(), place.local_ranks));
   std::vector<Figures> figures;
-  if (place.rank > 0) return take_part(plan, Meeting(), place.rank, nullptr);
+  if (place.rank > 0) {
+    static_cast<void>(arguments.has("--json"));  // rank 0's
+    return take_part(plan, Meeting(), place.rank, nullptr);
+  }
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   TRY(take_part(plan, Meeting(), 0, &figures));
   return write_figures(arguments, plan, figures);
@@ -261,7 +264,15 @@ Result<void> run(const cli::Arguments& arguments) {
   RankPlace place;
   if (plan.kind == TransportKind::kMpi) {
     TRY_ASSIGN(place, place_of("mpi", [](const char* name) { return ::getenv(name); }));
+    if (arguments.source("--ranks") != cli::Arguments::Source::kDefault &&
+        plan.ranks != place.ranks) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--ranks {}: mpirun has started {}", plan.ranks, place.ranks),
+                   "ranks"};
+    }
     plan.ranks = place.ranks;
+  } else {
+    TRY(refuse_launched("bench exchange --transport " + arguments.text("--transport")));
   }
   plan.rounds = static_cast<int>(arguments.integer("--rounds"));
   plan.bytes.assign(std::begin(kBytesDefault), std::end(kBytesDefault));

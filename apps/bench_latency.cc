@@ -12,6 +12,7 @@
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
+#include "apps/rank_flags.h"
 #include "apps/speculation_bench.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -198,6 +199,7 @@ Result<void> hold_compact(const cli::Arguments& arguments, const Arithmetic& ari
 }
 
 Result<void> run(const cli::Arguments& arguments) {
+  TRY(refuse_launched("bench latency"));
   Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
   TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(arithmetic.kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));

@@ -132,6 +132,11 @@ std::vector<int> processors_of(const RankPlace& place) {
 
 // MPI is one of the processes that mpirun has started, once; and it has to be there.
 Result<void> check_mpi(const cli::Arguments& arguments) {
+  if (arguments.text("--rank-launcher") != "mpi") {
+    return wrong(
+        "--rank-transport mpi: only with ranks that mpirun has started, --rank-launcher mpi",
+        "rank-transport");
+  }
   if (arguments.integer("--rank-restarts") > 0) {
     return wrong(
         "--rank-restarts: not with --rank-transport mpi: whoever started mpirun does so anew",
@@ -155,7 +160,7 @@ Result<void> check_beside(const cli::Arguments& arguments) {
     return wrong("MODEL: ranks that are started one by one have one model", "model");
   }
   if (arguments.text("--rank-transport") == "shm") {
-    return wrong("--rank-transport shm: ranks that are started one by one speak over tcp",
+    return wrong("--rank-transport shm: ranks that are started one by one speak over tcp or mpi",
                  "rank-transport");
   }
   if (arguments.text("--rank-transport") == "mpi") TRY(check_mpi(arguments));
@@ -247,6 +252,16 @@ std::vector<Flag> expert_flags() {
 }
 
 }  // namespace
+
+Result<void> refuse_launched(const std::string& verb) {
+  const Result<RankPlace> place = place_of("mpi", ::getenv);
+  if (!place.ok() || place->ranks < 2) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{} is one process, and mpirun has started {}, each of which would "
+                           "measure for itself",
+                           verb, place->ranks),
+               {}};
+}
 
 Result<RankPlace> place_of(const std::string& launcher, const Variable& variable) {
   std::string looked_for;

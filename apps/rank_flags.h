@@ -31,6 +31,8 @@ struct RankPlace {
 // null of one that is not set. Errors: kInvalidArgument naming the variable.
 using Variable = std::function<const char*(const char* name)>;
 Result<RankPlace> place_of(const std::string& launcher, const Variable& variable);
+// For a verb that is one process: an error where mpirun has started several of it.
+Result<void> refuse_launched(const std::string& verb);
 
 // What the flags say of this process; empty: the leader starts its ranks itself, or there are none.
 struct StartedRank {

@@ -63,6 +63,13 @@ class Exchanges(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
+    def test_bench_exchange_ends_well_on_all_ranks(self):
+        words = [*mpirun(2), ranks_test.BINARY, "bench", "exchange", "--transport", "mpi", "--bytes", 4096, "--rounds", 50, "--json", "-"]
+        env = {**os.environ, **AS_ROOT, **SHARED, "PELTON_MPI_LIBRARY": str(PLUGIN)}
+        done = subprocess.run([str(word) for word in words], env=env, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('"transport":"mpi","ranks":2', done.stdout)
+
     def test_the_binary_knows_no_mpi(self):
         libraries = subprocess.run(["ldd", ranks_test.BINARY], capture_output=True, text=True, timeout=60, check=True).stdout
         self.assertIn("libssl", libraries)
@@ -75,6 +82,9 @@ class Program(unittest.TestCase):
         mpi = ["--rank-launcher", "mpi", "--rank-token-file", __file__]
         place = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
         for words, env, named in ((base, {}, "--rank-launcher mpi"),
+                                  ([*base, "--rank-launcher", "env", "--rank-token-file", __file__], {"RANK": "0", "WORLD_SIZE": "2"}, "--rank-launcher mpi"),
+                                  ([ranks_test.BINARY, "bench", "latency", BOX], place, "bench latency is one process"),
+                                  ([ranks_test.BINARY, "bench", "exchange", "--transport", "tcp"], place, "bench exchange --transport tcp is one process"),
                                   ([*base, *mpi, "--rank-restarts", "1"], place, "--rank-restarts"),
                                   ([*base, *mpi], {**place, "PELTON_MPI_LIBRARY": "/nonexistent.so"}, "/nonexistent.so")):
             done = subprocess.run([str(word) for word in words], env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False)
