@@ -295,6 +295,26 @@ class Routes(unittest.TestCase):
             for absent in ("left for the KV", "blocks of", "8K", "sequences of"):
                 self.assertNotIn(absent, run.stdout)
 
+    def test_requests_without_answers_are_simulated(self):
+        def simulate(model, *more):
+            run = subprocess.run([BINARY, "simulate", str(model), "--gpu", "h100", "--num-prompts", "20",
+                                  "--request-rate", "100", "--json", "-", *more], capture_output=True, text=True,
+                                 timeout=120, check=False)
+            return run.returncode, run.stdout, run.stderr
+        vectors = self.root / "vectors"
+        code, played, said = simulate(vectors, "--input-len", str(POSITIONS))
+        self.assertEqual(code, 0, said)
+        self.assertEqual(json.loads(played)["completed"], 20)
+        self.assertIn("No answers: a request ends with its prompt's last step", said)
+        self.assertEqual(simulate(vectors, "--input-len", "16", "--output-len", "0")[0], 0)
+        code, _, said = simulate(vectors, "--input-len", "16", "--output-len", "8")
+        self.assertEqual(code, 2, said)
+        self.assertIn("makes no text", said)
+        # Of any model.
+        code, played, said = simulate("gpt-oss-20b", "--input-len", "100", "--output-len", "0")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(json.loads(played)["completed"], 20)
+
     def test_what_the_loads_took(self):
         with urllib.request.urlopen(self.address + "/metrics", timeout=30) as page:
             lines = [line for line in page.read().decode().splitlines() if "pelton_model_load_seconds{" in line]
