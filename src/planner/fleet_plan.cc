@@ -313,10 +313,11 @@ Section closed_form_section(const FleetPlanOptions& options) {
                                                    .kv_heads = shape.kv_head_count,
                                                    .head_size = shape.head_size});
   const int64_t inner = std::max(shape.intermediate_size, shape.expert_intermediate_size);
-  Section section{.key = "closed_form",
-                  .title = fmt::format("Closed-form estimates, {} sequences of {} tokens in 16 "
-                                       "bits, beside what this architecture takes",
-                                       batch.sequences, tokens)};
+  Section section{
+      .key = "closed_form",
+      .title = fmt::format("Closed-form estimates, {} {} of {} tokens in 16 bits, "
+                           "beside what this architecture takes",
+                           batch.sequences, shape.is_encoder() ? "texts" : "sequences", tokens)};
   Table table{.key = "formulas", .columns = {"", "closed_form", "counted"}, .rows = {}};
   const auto row = [&](const char* name, double by_book, double counted) {
     Cell last{.value = counted, .unit = Unit::kBytes};
@@ -346,7 +347,9 @@ Section closed_form_section(const FleetPlanOptions& options) {
 
 Section what_fits_section(const MemoryOptions& options) {
   Section section{.key = "what_fits",
-                  .title = "What fits: the fewest devices, and sequences at once by length"};
+                  .title = options.shape.is_encoder()
+                               ? "What fits: the fewest devices"
+                               : "What fits: the fewest devices, and sequences at once by length"};
   Table table{.key = "hardware", .columns = fit_columns("hardware", options.shape), .rows = {}};
   for (const std::string& name : cost_model::data_names("hardware/")) {
     MemoryOptions other = options;
