@@ -139,15 +139,24 @@ std::vector<Flag> workload_flags() {
        .most = 1e7},
       {.name = "--output-len",
        .value = "TOKENS",
-       .help = "of answers; instead of the workload's",
+       .help = "of answers, 0: none, a request ends with its prompt; instead of the workload's",
        .kind = Flag::Kind::kSize,
-       .least = 1,
+       .least = 0,
        .most = 1e7},
       {.name = "--random-range-ratio",
        .value = "R",
        .help = "random lengths vary by this share both ways; instead of the workload's",
        .kind = Flag::Kind::kNumber,
        .most = 0.999}};
+}
+
+void set_output_tokens(workload::WorkloadSpec& spec, int64_t tokens) {
+  // The step that computes a prompt's last token gives the first of its answer: none is one.
+  spec.lengths.output_tokens = static_cast<int>(std::max<int64_t>(tokens, 1));
+  if (tokens > 0) return;
+  write_note(
+      "No answers: a request ends with its prompt's last step, whose result counts as one output "
+      "token.");
 }
 
 Result<workload::WorkloadSpec> read_workload(
@@ -185,7 +194,7 @@ Result<workload::WorkloadSpec> read_workload(
     spec.lengths.input_tokens = static_cast<int>(arguments.integer("--input-len"));
   }
   if (is_made && arguments.has("--output-len")) {
-    spec.lengths.output_tokens = static_cast<int>(arguments.integer("--output-len"));
+    set_output_tokens(spec, arguments.integer("--output-len"));
   }
   if (is_made && arguments.has("--random-range-ratio")) {
     spec.lengths.range_ratio = arguments.number("--random-range-ratio");

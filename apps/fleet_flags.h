@@ -25,6 +25,8 @@ std::vector<cli::Flag> workload_flags();
 // That flags of `flags` have an effect only so.
 void only_with(std::vector<cli::Flag>& flags, const std::vector<cli::Circumstance>& any_of);
 void not_with(std::vector<cli::Flag>& flags, const std::vector<cli::Circumstance>& none_of);
+// Of answers of random lengths. 0: a request ends with its prompt's last step, which is said.
+void set_output_tokens(workload::WorkloadSpec& spec, int64_t tokens);
 // `otherwise`: what a scenario says, where --workload is not given.
 Result<workload::WorkloadSpec> read_workload(
     const cli::Arguments& arguments,

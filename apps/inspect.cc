@@ -31,18 +31,42 @@ std::string audio_line(const std::string& folder) {
                      "task");
 }
 
+// What is served of an encoder, or of a model with a classification head, and by which command;
+// empty: it makes text.
+struct Task {
+  std::string name;
+  std::string command;
+};
+
+Task vector_task(const families::ModelConfig& config) {
+  if (config.label_count == 0 && !config.is_encoder()) return {};
+  if (config.label_count == 0) {
+    return {"text to vectors", "pelton serve, then POST /v1/embeddings; pelton embed"};
+  }
+  if (config.label_count == 1 && config.is_encoder()) {
+    return {"pairs of texts to scores", "pelton serve, then POST /v1/rerank; pelton embed --query"};
+  }
+  return {"text to labels", "pelton serve, then POST /classify; pelton embed --labels"};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   if (const auto written = inspect_sound(folder, arguments.has("--json"))) return *written;
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   const node::ChatDescription chat = node::describe_chat(checkpoint);
+  const Task task = vector_task(checkpoint.config());
   if (arguments.has("--json")) {
     Json json = checkpoint::describe_json(checkpoint);
     json.set("chat_format", chat.choice);
     if (!chat.dialect.empty()) json.set("chat_dialect", chat.dialect);
     if (chat.features) json.set("chat_template", *chat.features);
+    if (!task.name.empty()) json.set("task", task.name);
     if (has_audio_tokens(folder)) json.set("task", "text to speech");
     return write_output(json.dump() + "\n");
+  }
+  if (!task.name.empty()) {
+    return write_text(checkpoint::describe(checkpoint) +
+                      fmt::format("{:<18}{} ({})\n", "task", task.name, task.command));
   }
   return write_text(checkpoint::describe(checkpoint) + chat_lines(chat) + audio_line(folder));
 }

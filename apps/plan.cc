@@ -19,6 +19,7 @@
 #include "apps/transcription_flags.h"
 #include "apps/verbs.h"
 #include "base/file.h"
+#include "base/machine.h"
 #include "base/terminal_text.h"
 #include "checkpoint/compact_weights.h"
 #include "checkpoint/load_choice.h"
@@ -143,6 +144,12 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY(read_batch_flags(arguments, options));
   TRY(read_speculation_flag(arguments, options.executor));
   TRY(read_lora_memory_flags(arguments, options.executor));
+  // As serve chooses where nobody has said.
+  const Result<families::ModelConfig> config = planned_config(model);
+  if (config.ok() && config->is_encoder() && options.executor.batch_from_memory) {
+    options.executor.batch_tokens_max = cost_model::encoder_step_tokens(
+        *config, options.executor.memory_bytes.value_or(base::memory_limit_bytes()));
+  }
   TRY_ASSIGN(const cost_model::MemoryRequest request, request_of(model, options.executor));
   if (arguments.text("--device") == "cuda") return plan_device(arguments, model, request);
   const Result<Footprint> seen = footprint_here(arguments, model, request);

@@ -38,6 +38,8 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
                                     .sequences_max = memory.sequences_max,
                                     .batch_tokens_max = memory.batch_tokens_max,
                                     .vocab_size = kVocab};
+  // Its vector counts as a token, and takes none of an encoder's context.
+  const int beside_text = memory.shape.is_encoder() ? 1 : 0;
   if (!has_hardware(arguments)) {
     node::LoadedModel::Options options;
     TRY(read_memory_flags(arguments, options.executor));
@@ -47,7 +49,7 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
     TRY_ASSIGN(const cost_model::Footprint footprint, estimate_footprint(model, request));
     capacity.block_tokens = footprint.kv.block_tokens;
     capacity.groups = footprint.kv_capacity();
-    capacity.context_tokens_max = footprint.context_tokens_max;
+    capacity.context_tokens_max = footprint.context_tokens_max + beside_text;
     return capacity;
   }
   TRY_ASSIGN(const planner::MemoryPlan plan, planner::plan_memory(memory));
@@ -62,7 +64,23 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
       arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : INT32_MAX;
   capacity.context_tokens_max =
       static_cast<int>(std::min(asked, std::max<int64_t>(plan.longest_context(memory), 1)));
+  capacity.context_tokens_max += beside_text;
   return capacity;
+}
+
+// An encoder's requests have no answers: each ends with its text's step.
+Result<void> leave_out_answers(const cli::Arguments& arguments, Play& play) {
+  const families::ModelConfig& shape = play.choice.plan.capacity.memory.shape;
+  const bool is_made = play.spec.dataset == workload::WorkloadSpec::Dataset::kRandom;
+  if (!shape.is_encoder() || !is_made) return {};
+  if (!arguments.has("--output-len")) {
+    set_output_tokens(play.spec, 0);
+    return {};
+  }
+  if (arguments.integer("--output-len") <= 1) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{} makes no text: its requests have --output-len 0", shape.name),
+               "output-len"};
 }
 
 // --speculative-tokens and what goes with it.
@@ -222,6 +240,7 @@ Result<Play> read_play(const cli::Arguments& arguments, const std::string& model
   }
   TRY_ASSIGN(play.options, read_options(arguments, model, play.choice, scenario));
   TRY_ASSIGN(play.spec, workload_of(arguments, play.options.seed, scenario));
+  TRY(leave_out_answers(arguments, play));
   play.options.concurrency_max = play.spec.concurrency_max;
   if (arguments.has("--facts")) {
     TRY(use_facts(arguments, play));

@@ -273,6 +273,48 @@ class Routes(unittest.TestCase):
         self.assertEqual(status, 200)
         self.assertEqual(info["max_input_length"], POSITIONS)
 
+    def test_inspect_names_the_command(self):
+        for model, task, route in (("vectors", "text to vectors", "/v1/embeddings"),
+                                   ("ranker", "pairs of texts to scores", "/v1/rerank"),
+                                   ("labels", "text to labels", "/classify")):
+            folder = str(self.root / model)
+            run = subprocess.run([BINARY, "inspect", folder], capture_output=True, text=True, timeout=60, check=True)
+            line = next(line for line in run.stdout.splitlines() if line.startswith("task "))
+            self.assertIn(f"{task} (pelton serve, then POST {route}; pelton embed", line)
+            for absent in ("KV cache", "stop tokens", "chat format"):
+                self.assertNotIn(absent, run.stdout)
+            run = subprocess.run([BINARY, "inspect", folder, "--json"], capture_output=True, text=True, timeout=60,
+                                 check=True)
+            self.assertEqual(json.loads(run.stdout)["task"], task)
+
+    def test_a_plan_speaks_of_no_kv_cache(self):
+        for more in ([], ["--gpu", "h100"]):
+            run = subprocess.run([BINARY, "plan", str(self.root / "vectors"), *more], capture_output=True, text=True,
+                                 timeout=60, check=True)
+            self.assertRegex(run.stdout, rf"(?i)no KV cache[;:] texts (of|have) up to {POSITIONS} tokens")
+            for absent in ("left for the KV", "blocks of", "8K", "sequences of"):
+                self.assertNotIn(absent, run.stdout)
+
+    def test_requests_without_answers_are_simulated(self):
+        def simulate(model, *more):
+            run = subprocess.run([BINARY, "simulate", str(model), "--gpu", "h100", "--num-prompts", "20",
+                                  "--request-rate", "100", "--json", "-", *more], capture_output=True, text=True,
+                                 timeout=120, check=False)
+            return run.returncode, run.stdout, run.stderr
+        vectors = self.root / "vectors"
+        code, played, said = simulate(vectors, "--input-len", str(POSITIONS))
+        self.assertEqual(code, 0, said)
+        self.assertEqual(json.loads(played)["completed"], 20)
+        self.assertIn("No answers: a request ends with its prompt's last step", said)
+        self.assertEqual(simulate(vectors, "--input-len", "16", "--output-len", "0")[0], 0)
+        code, _, said = simulate(vectors, "--input-len", "16", "--output-len", "8")
+        self.assertEqual(code, 2, said)
+        self.assertIn("makes no text", said)
+        # Of any model.
+        code, played, said = simulate("gpt-oss-20b", "--input-len", "100", "--output-len", "0")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(json.loads(played)["completed"], 20)
+
     def test_what_the_loads_took(self):
         with urllib.request.urlopen(self.address + "/metrics", timeout=30) as page:
             lines = [line for line in page.read().decode().splitlines() if "pelton_model_load_seconds{" in line]
@@ -281,6 +323,45 @@ class Routes(unittest.TestCase):
             phases = [line.split('phase="')[1].split('"')[0] for line in mine]
             self.assertEqual(phases, ["files", "tokenizer", "weights", "memory"])
             self.assertGreater(sum(float(line.split()[-1]) for line in mine), 0)
+
+    def test_what_was_embedded_is_on_the_metrics_page(self):
+        def page():
+            with urllib.request.urlopen(self.address + "/metrics", timeout=30) as answer:
+                lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#"]
+            return {name: float(value) for name, value in lines}
+
+        def of(figures, model, metric, more=""):
+            return figures[f'{metric}{{model_name="{self.names[model]}",engine="0"{more}}}']
+        for model in self.names:
+            before = page()
+            texts = ["a wheel turns", "The sky is blue", "cat"]
+            tokens = 5 + 6 + 3
+            if model == "vectors":
+                self.answer("/v1/embeddings", {"input": texts})
+            elif model == "ranker":
+                tokens += 3 * 2  # "what [SEP]"
+                self.answer("/v1/rerank", {"query": "what", "documents": texts}, model)
+            else:
+                self.answer("/classify", {"input": texts}, model)
+            after = page()
+            grown = {name: of(after, model, name) - of(before, model, name)
+                     for name in ("pelton_embedding_texts_total", "pelton_embedding_tokens_total",
+                                  "pelton_embedding_queue_seconds_count", "pelton_embedding_batch_fill_count",
+                                  "vllm:e2e_request_latency_seconds_count", "vllm:request_queue_time_seconds_count",
+                                  "vllm:request_prompt_tokens_sum")}
+            self.assertIn(grown.pop("pelton_embedding_batch_fill_count"), (1, 2, 3))
+            self.assertEqual(grown, {
+                "pelton_embedding_texts_total": 3, "pelton_embedding_tokens_total": tokens,
+                "pelton_embedding_queue_seconds_count": 3, "vllm:e2e_request_latency_seconds_count": 3,
+                "vllm:request_queue_time_seconds_count": 3, "vllm:request_prompt_tokens_sum": tokens})
+            self.assertEqual(of(after, model, "vllm:request_success_total", ',finished_reason="stop"')
+                             - of(before, model, "vllm:request_success_total", ',finished_reason="stop"'), 3)
+            self.assertEqual(of(after, model, "pelton_embedding_texts_waiting"), 0)
+            fill = of(after, model, "pelton_embedding_batch_fill_sum")
+            self.assertTrue(0 < fill <= of(after, model, "pelton_embedding_batch_fill_count"), fill)
+        # None of them has keys and values.
+        of_kv = [name for name in after if name.startswith(("pelton_kv_", "vllm:cache_config_info", "vllm:prefix_cache"))]
+        self.assertEqual([name for name in of_kv if "block_copies" not in name], [])
 
     def test_what_is_too_long_or_unknown_is_refused_by_name(self):
         long = " ".join(["one"] * 60)

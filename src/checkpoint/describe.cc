@@ -221,9 +221,11 @@ std::string describe(const Checkpoint& checkpoint) {
   }
   line("vocabulary", grouped(config.vocab_size));
   line("context", context_text(config));
-  line("KV cache (16 bit)", fmt::format("{} per token, {} per sequence", bytes_text(kv.per_token),
-                                        bytes_text(kv.per_sequence)));
-  line("stop tokens", fmt::format("{}", fmt::join(config.eos_tokens, ", ")));
+  if (!config.is_encoder())
+    line("KV cache (16 bit)", fmt::format("{} per token, {} per sequence", bytes_text(kv.per_token),
+                                          bytes_text(kv.per_sequence)));
+  if (!config.eos_tokens.empty())
+    line("stop tokens", fmt::format("{}", fmt::join(config.eos_tokens, ", ")));
   return out;
 }
 

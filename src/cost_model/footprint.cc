@@ -355,6 +355,7 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
                       .kv_formula = count_formula(config, request.kv_dtype),
                       .adapter_bytes = request.adapter_bytes,
                       .sequences_max = request.sequences_max,
+                      .batch_tokens_max = request.batch_tokens_max,
                       .memory_bytes = request.memory_bytes,
                       .kv_bytes_asked = request.kv_bytes};
   TRY_ASSIGN(const int64_t allowed, bytes_for_kv(footprint, request));
@@ -454,8 +455,7 @@ Result<void> check_fits(const Footprint& footprint) {
                         footprint.workspace.bytes() + footprint.adapter_bytes;
   const int64_t asked = footprint.kv.bytes() + footprint.swap.bytes();
   const bool is_known = footprint.memory_bytes > 0;
-  const bool is_encoder = footprint.kv.bytes() == 0 && footprint.kv.token_count() > 0;
-  if (is_known && is_encoder && taken > footprint.memory_bytes) {
+  if (is_known && !footprint.keeps_kv() && taken > footprint.memory_bytes) {
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("weights take {} and working memory {}, of {} of memory; lower "
                              "--max-num-batched-tokens",

@@ -116,10 +116,13 @@ struct Footprint {
   int64_t adapter_bytes = 0;  // the most that is kept of adapters
 
   int sequences_max = 0;                       // slots
+  int batch_tokens_max = 0;                    // of a step
   int context_tokens_max = 0;                  // of one sequence
   int64_t memory_bytes = 0;                    // of the machine, as it was asked
   std::optional<int64_t> kv_bytes_asked = {};  // of --kv-cache-memory, kv.bytes() or more
 
+  // False: an encoder, whose blocks are numbers and hold nothing.
+  bool keeps_kv() const { return kv.bytes() > 0 || kv.token_count() == 0; }
   // Sequences of that context that fit at once without one making room for another: at most
   // sequences_max.
   int max_sequences() const;

@@ -67,14 +67,35 @@ double kv_bytes(const ModelConfig& config, int64_t tokens, double element_bytes)
   return elements * element_bytes;
 }
 
+namespace {
+
+// BERT's: biases everywhere, two matrices in an MLP, tables of positions and types.
+ParameterCount count_encoder(const ModelConfig& config) {
+  ParameterCount count;
+  const int64_t hidden = config.hidden_size;
+  const int64_t layers = config.layer_count();
+  const int64_t inner = config.intermediate_size;
+  count.embedding =
+      (config.vocab_size + config.encoder.position_rows + config.encoder.type_rows) * hidden;
+  count.attention = layers * 4 * (hidden * hidden + hidden);
+  count.dense = layers * (2 * hidden * inner + inner + hidden);
+  count.other = (2 * layers + 1) * 2 * hidden;
+  if (config.label_count > 0)
+    count.head = hidden * hidden + hidden + (hidden + 1) * config.label_count;
+  return count;
+}
+
+}  // namespace
+
 ParameterCount count_parameters(const ModelConfig& config) {
+  if (config.is_encoder()) return count_encoder(config);
   ParameterCount count;
   const int64_t hidden = config.hidden_size;
   const int64_t layers = config.layer_count();
   const int64_t expert_layers = config.expert_layers();
   count.embedding = config.vocab_size * hidden;
   count.head = config.tied_head ? 0 : config.vocab_size * hidden;
-  if (!config.is_encoder()) count.head += config.label_count * hidden;
+  count.head += config.label_count * hidden;
   count.attention = layers * attention_parameters(config);
   count.other = ((config.post_norms ? 4 : 2) * layers + 1) * hidden;
   count.dense = (layers - expert_layers) * 3 * hidden * config.intermediate_size;
@@ -93,7 +114,7 @@ ParameterCount count_parameters(const ModelConfig& config) {
 
 int64_t ParameterCount::active(const ModelConfig& config) const {
   // Of the embedding one row is read, which is no product.
-  const int64_t head_used = head > 0 ? head : embedding;
+  const int64_t head_used = head > 0 || config.is_encoder() ? head : embedding;
   return attention + dense + other + head_used +
          int64_t{config.expert_layers()} * config.experts_per_token * expert;
 }

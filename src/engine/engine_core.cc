@@ -12,6 +12,7 @@ using Places = AdmissionQueue::Places;
 EngineCore::EngineCore(const ExecutorCapacity& capacity, const Scheduler::Options& scheduler,
                        const Options& options, WithQueue with_queue)
     : options_(options),
+      batch_tokens_max_(capacity.batch_tokens_max),
       with_queue_(std::move(with_queue)),
       scheduler_(capacity, scheduler),
       step_ns_(options.step_ns) {
@@ -96,6 +97,11 @@ void EngineCore::count(const StepPlan& plan) {
   const auto range = std::lower_bound(bounds.begin(), bounds.end(), tokens) - bounds.begin();
   ++counts_.by_tokens[static_cast<size_t>(range)];
   counts_.tokens += tokens;
+  if (std::ranges::none_of(plan.sequences, &ScheduledRow::embed)) return;
+  const double fill = static_cast<double>(tokens) / batch_tokens_max_;
+  const auto& fills = StepCounts::kFillBounds;
+  ++counts_.by_fill[static_cast<size_t>(std::ranges::lower_bound(fills, fill) - fills.begin())];
+  counts_.fill_sum += fill;
 }
 
 void EngineCore::note_event(const Scheduler::Event& event, int64_t now_ns) {

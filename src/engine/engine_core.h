@@ -126,6 +126,7 @@ class EngineCore {
   void note_event(const Scheduler::Event& event, int64_t now_ns);
 
   const Options options_;
+  const int batch_tokens_max_;
   const WithQueue with_queue_;
   Scheduler scheduler_;
   std::unordered_map<SequenceId, Answer> answers_;

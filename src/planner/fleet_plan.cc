@@ -23,9 +23,10 @@ double d(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Of sequences that are asked about, in tokens: those that the model takes.
+// Of sequences that are asked about, in tokens: those that the model takes. An encoder keeps none.
 std::vector<int64_t> lengths_of(const ModelConfig& shape) {
   std::vector<int64_t> lengths;
+  if (shape.is_encoder()) return lengths;
   for (const int64_t length : {2048, 8192, 32768, 131072}) {
     if (length <= shape.context_max) lengths.push_back(length);
   }
@@ -54,7 +55,8 @@ std::vector<Cell> fit_row(MemoryOptions options, const std::string& name) {
 }
 
 std::vector<std::string> fit_columns(const std::string& first, const ModelConfig& shape) {
-  std::vector<std::string> columns{first, "devices", "for KV on each", "longest"};
+  std::vector<std::string> columns{
+      first, "devices", shape.is_encoder() ? "left on each" : "for KV on each", "longest"};
   for (const int64_t length : lengths_of(shape)) {
     columns.push_back(fmt::format("at {}K", length / 1024));
   }
@@ -69,8 +71,10 @@ Table what_if(const MemoryOptions& options) {
     change(other);
     table.rows.push_back(fit_row(other, name));
   };
-  add("KV in 8 bits", [](MemoryOptions& o) { o.kv_element_bytes = 1; });
-  add("KV in 16 bits", [](MemoryOptions& o) { o.kv_element_bytes = 2; });
+  if (!options.shape.is_encoder()) {
+    add("KV in 8 bits", [](MemoryOptions& o) { o.kv_element_bytes = 1; });
+    add("KV in 16 bits", [](MemoryOptions& o) { o.kv_element_bytes = 2; });
+  }
   add("all weights in 16 bits",
       [](MemoryOptions& o) { o.shape.expert_bits = o.shape.other_bits = 16; });
   add("all weights in 8 bits",
@@ -158,6 +162,24 @@ std::string capacity_sentence(const FleetPlanOptions& options, const CapacityPla
       guesses_sentence(options.capacity.speculation, best.copy));
 }
 
+// What is left beside weights and working memory, and for what.
+std::string left_sentence(const FleetPlanOptions& options, const MemoryPlan& plan) {
+  const MemoryOptions& memory = options.capacity.memory;
+  const std::string left = format(plan.kv_bytes, Unit::kBytes);
+  if (!plan.keeps_kv()) {
+    const auto activations = std::ranges::find(plan.lines, "activations", &MemoryLine::name);
+    return fmt::format(
+        "it keeps no KV cache; texts have up to {} tokens, each computed whole, and a step of {} "
+        "tokens takes {}; {} are left.",
+        memory.shape.context_max, memory.batch_tokens_max, format(activations->bytes, Unit::kBytes),
+        left);
+  }
+  const int64_t length = std::min(8192, memory.shape.context_max);
+  return fmt::format("{} are left for the KV cache, {} sequences of {}.", left,
+                     format(d(plan.sequences_at(length, memory)), Unit::kCount),
+                     length == 8192 ? "8K" : fmt::format("{} tokens", length));
+}
+
 // Whether one copy lies on this layout, and what would do if not.
 std::string memory_sentence(const FleetPlanOptions& options, const MemoryPlan& plan) {
   const MemoryOptions& memory = options.capacity.memory;
@@ -166,9 +188,7 @@ std::string memory_sentence(const FleetPlanOptions& options, const MemoryPlan& p
           ? "one " + memory.hardware.title
           : fmt::format("{} on {}", cost_model::layout_name(memory.layout), memory.hardware.title);
   if (plan.fits()) {
-    return fmt::format("{} fits on {}: {} are left for the KV cache, {} sequences of 8K.",
-                       memory.shape.name, where, format(plan.kv_bytes, Unit::kBytes),
-                       format(d(plan.sequences_at(8192, memory)), Unit::kCount));
+    return fmt::format("{} fits on {}: {}", memory.shape.name, where, left_sentence(options, plan));
   }
   const int devices = fewest_devices(memory);
   const std::string instead =
@@ -239,10 +259,19 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
   figures.push_back(
       {"allowed_bytes", "allowed", plan.allowed_bytes, Unit::kBytes,
        fmt::format("{} x {} bytes", options.utilization, options.hardware.memory_bytes)});
-  figures.push_back(
-      {"kv_bytes", "left for the KV cache", plan.kv_bytes, Unit::kBytes, "allowed - together"});
+  if (plan.keeps_kv()) {
+    figures.push_back(
+        {"kv_bytes", "left for the KV cache", plan.kv_bytes, Unit::kBytes, "allowed - together"});
+  } else {
+    figures.push_back({"left_bytes", "left", plan.kv_bytes, Unit::kBytes, "allowed - together"});
+  }
   if (!plan.fits()) {
     section.notes.push_back("It does not fit: more devices, or fewer bits.");
+    return section;
+  }
+  if (!plan.keeps_kv()) {
+    figures.push_back({"longest_context", "longest text", d(options.shape.context_max),
+                       Unit::kTokens, "what the model knows: no KV cache bounds it"});
     return section;
   }
   figures.push_back({"kv_token_bytes", "a token of context", plan.kv_token_bytes, Unit::kBytes,
@@ -274,7 +303,8 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
 
 Section closed_form_section(const FleetPlanOptions& options) {
   const ModelConfig& shape = options.capacity.memory.shape;
-  const int64_t tokens = options.context_tokens > 0 ? options.context_tokens : 8192;
+  const int64_t usual = shape.is_encoder() ? shape.context_max : 8192;
+  const int64_t tokens = options.context_tokens > 0 ? options.context_tokens : usual;
   namespace closed_form = cost_model::closed_form;
   const closed_form::Batch batch{.sequences = options.batch, .tokens = tokens};
   const cost_model::ParameterCount count = cost_model::count_parameters(shape);
@@ -283,10 +313,11 @@ Section closed_form_section(const FleetPlanOptions& options) {
                                                    .kv_heads = shape.kv_head_count,
                                                    .head_size = shape.head_size});
   const int64_t inner = std::max(shape.intermediate_size, shape.expert_intermediate_size);
-  Section section{.key = "closed_form",
-                  .title = fmt::format("Closed-form estimates, {} sequences of {} tokens in 16 "
-                                       "bits, beside what this architecture takes",
-                                       batch.sequences, tokens)};
+  Section section{
+      .key = "closed_form",
+      .title = fmt::format("Closed-form estimates, {} {} of {} tokens in 16 bits, "
+                           "beside what this architecture takes",
+                           batch.sequences, shape.is_encoder() ? "texts" : "sequences", tokens)};
   Table table{.key = "formulas", .columns = {"", "closed_form", "counted"}, .rows = {}};
   const auto row = [&](const char* name, double by_book, double counted) {
     Cell last{.value = counted, .unit = Unit::kBytes};
@@ -294,7 +325,8 @@ Section closed_form_section(const FleetPlanOptions& options) {
     table.rows.push_back({{.text = name}, {.value = by_book, .unit = Unit::kBytes}, last});
   };
   row("parameters", d(closed_form::parameter_bytes(nominal, 2)), cost_model::weight_bytes(shape));
-  row("KV cache", d(kv), d(batch.sequences) * cost_model::kv_bytes(shape, tokens, 2));
+  if (!shape.is_encoder())
+    row("KV cache", d(kv), d(batch.sequences) * cost_model::kv_bytes(shape, tokens, 2));
   row("attention activations", d(closed_form::attention_activation_bytes(batch, shape.hidden_size)),
       -1);
   row("feed-forward activations",
@@ -305,16 +337,19 @@ Section closed_form_section(const FleetPlanOptions& options) {
                              "counted from the shape, tensor for tensor"});
   section.figures.push_back({"active_parameters", "of them for one token", d(count.active(shape)),
                              Unit::kCount, "attention, head, and the experts chosen"});
-  section.notes.push_back(
-      "The closed form keeps all tokens in all layers, and activations of whole prompts at once; "
-      "an "
-      "engine keeps windows, and computes prompts in pieces.");
+  if (!shape.is_encoder()) {
+    section.notes.push_back(
+        "The closed form keeps all tokens in all layers, and activations of whole prompts at once; "
+        "an engine keeps windows, and computes prompts in pieces.");
+  }
   return section;
 }
 
 Section what_fits_section(const MemoryOptions& options) {
   Section section{.key = "what_fits",
-                  .title = "What fits: the fewest devices, and sequences at once by length"};
+                  .title = options.shape.is_encoder()
+                               ? "What fits: the fewest devices"
+                               : "What fits: the fewest devices, and sequences at once by length"};
   Table table{.key = "hardware", .columns = fit_columns("hardware", options.shape), .rows = {}};
   for (const std::string& name : cost_model::data_names("hardware/")) {
     MemoryOptions other = options;
@@ -446,6 +481,12 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
 kv::PerGroup<kv::GroupCapacity> kv_capacity(const MemoryOptions& options, const MemoryPlan& plan) {
   const auto specs =
       families::kv_groups(options.shape, {.block_tokens = options.block_tokens}).specs;
+  if (!plan.keeps_kv()) {
+    // As cost_model/kv_budget has an encoder's: numbers for the tokens of two steps.
+    kv::PerGroup<kv::GroupCapacity> numbers;
+    numbers.push_back({specs[0], {2 * options.batch_tokens_max}});
+    return numbers;
+  }
   const double device_share = share_of(specs, options, plan);
   double left = plan.kv_bytes * plan.sequence_groups;
   double conversation_bytes = 0;

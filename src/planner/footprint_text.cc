@@ -54,6 +54,15 @@ std::string blocks_line(const cost_model::KvAllocated::Group& group, int block_t
 
 }  // namespace
 
+// Of an encoder, in place of what is said of keys and values.
+std::string whole_texts_line(const cost_model::Footprint& footprint) {
+  return fmt::format(
+      "\nNo KV cache: texts of up to {} tokens, each computed whole; a step of up to {} tokens "
+      "(max_num_batched_tokens) takes the working memory",
+      cli::format_count(footprint.context_tokens_max),
+      cli::format_count(footprint.batch_tokens_max));
+}
+
 std::string footprint_text(const std::string& model, const cost_model::Footprint& footprint) {
   const cost_model::Weights& weights = footprint.weights;
   const cost_model::KvAllocated& kv = footprint.kv;
@@ -72,7 +81,7 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
   table.part("working memory", footprint.workspace.bytes());
   table.detail("speculation", footprint.workspace.drafting);
   table.detail("adapters' products", footprint.workspace.adapters);
-  table.part("KV cache", kv.bytes());
+  if (footprint.keeps_kv()) table.part("KV cache", kv.bytes());
   for (const auto& group : kv.groups) table.detail(layers_of(group), group.bytes());
   if (footprint.swap.bytes() > 0) table.part("swap space", footprint.swap.bytes());
   if (footprint.adapter_bytes > 0) table.part("adapters", footprint.adapter_bytes);
@@ -82,6 +91,10 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
         fmt::format("\nThat is {} more than there is: weights would be read from the disk "
                     "again and again.",
                     human(footprint.bytes() - footprint.memory_bytes)));
+  }
+  if (!footprint.keeps_kv()) {
+    table.line(whole_texts_line(footprint));
+    return table.text();
   }
   table.line(fmt::format("\nKV cache in {}: {} a token and {} a sequence by the architecture",
                          tensor::kv_type_name(kv.dtype), human(formula.per_token),

@@ -47,6 +47,20 @@ TEST(FootprintText, EachPartHasItsShare) {
   EXPECT_THAT(text, Not(HasSubstr("more than there is")));
 }
 
+// 42: an encoder's blocks hold nothing, and are nobody's business.
+TEST(FootprintText, OfAnEncoderNoKvCacheIsSpokenOf) {
+  cost_model::Footprint footprint = dense();
+  footprint.kv.groups[0].spec.block_bytes = 0;
+  footprint.context_tokens_max = 512;
+  footprint.batch_tokens_max = 16'384;
+  const std::string text = footprint_text("encoder", footprint);
+  EXPECT_THAT(text, HasSubstr("No KV cache: texts of up to 512 tokens, each computed whole; a step "
+                              "of up to 16,384 tokens"));
+  EXPECT_THAT(text, Not(HasSubstr("blocks of")));
+  EXPECT_THAT(text, Not(HasSubstr("KV cache capacity")));
+  EXPECT_EQ(line_of(text, "KV cache"), "");
+}
+
 TEST(FootprintText, WhatIsTooMuchIsSaid) {
   cost_model::Footprint footprint = dense();
   footprint.memory_bytes = 2048 * kMiB;

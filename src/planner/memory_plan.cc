@@ -72,9 +72,10 @@ void add_working_memory(const MemoryOptions& options, std::vector<MemoryLine>& l
                                           "inner) / tensor + experts x hidden)",
                                           options.batch_tokens_max, of_token)});
   const double rows = options.sequences_max;
-  lines.push_back({.name = "logits",
-                   .bytes = rows * d(shape.vocab_size) * 4,
-                   .formula = fmt::format("{} rows x {} x 4 bytes", rows, shape.vocab_size)});
+  if (!shape.is_encoder())
+    lines.push_back({.name = "logits",
+                     .bytes = rows * d(shape.vocab_size) * 4,
+                     .formula = fmt::format("{} rows x {} x 4 bytes", rows, shape.vocab_size)});
   if (options.layout.devices() > 1) {
     lines.push_back(
         {.name = "exchange buffers",
@@ -93,6 +94,8 @@ void add_working_memory(const MemoryOptions& options, std::vector<MemoryLine>& l
 
 void count_kv(const MemoryOptions& options, MemoryPlan& plan) {
   const ModelConfig& shape = options.shape;
+  plan.sequence_groups = options.layout.expert;
+  if (shape.is_encoder()) return;  // a text is computed whole, and nothing of it is kept
   const double share = stage_share(shape, options.layout);
   const bool latent = shape.count(AttentionKind::kLatent) > 0;
   // Kv heads fewer than devices are kept several times; a latent row cannot be cut.
@@ -107,7 +110,6 @@ void count_kv(const MemoryOptions& options, MemoryPlan& plan) {
       plan.kv_token_bytes += bytes;
     }
   }
-  plan.sequence_groups = options.layout.expert;
 }
 
 }  // namespace

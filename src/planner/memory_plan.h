@@ -40,6 +40,8 @@ struct MemoryPlan {
   double kv_sequence_bytes = 0;  // of one sequence's windows, on one device
   int sequence_groups = 1;       // devices that hold different sequences (expert parallel)
 
+  // False: an encoder; what is left is for others.
+  bool keeps_kv() const { return kv_token_bytes + kv_sequence_bytes > 0; }
   bool fits() const { return kv_bytes > 0; }
   // Tokens of context that fit in the whole group, in whole blocks, with so many sequences'
   // windows.

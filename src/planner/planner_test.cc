@@ -396,5 +396,51 @@ TEST(KvCapacity, HasTheModelsGroups) {
   }
 }
 
+// BERT-base as published: 109 482 240 parameters without its pooler's 590 592.
+families::ModelConfig bert_base() {
+  families::ModelConfig shape;
+  shape.name = "bert-base";
+  shape.hidden_size = 768;
+  shape.vocab_size = 30'522;
+  shape.context_max = 512;
+  shape.head_count = shape.kv_head_count = 12;
+  shape.head_size = 64;
+  shape.intermediate_size = 3072;
+  shape.layers.resize(12);
+  shape.tied_head = true;
+  shape.encoder.position_rows = 512;
+  shape.encoder.type_rows = 2;
+  return shape;
+}
+
+// 42: no KV cache is planned for a model that keeps none, and no length that it does not take.
+TEST(PlanReport, OfAnEncoderNoKvCacheIsSpokenOf) {
+  FleetPlanOptions options;
+  options.capacity = capacity_of("h100", 1);
+  options.capacity.memory.shape = bert_base();
+  options.capacity.memory.batch_tokens_max = 4096;
+  const Result<PlanReport> report = plan_fleet(options);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_TRUE(report->fits);
+  const std::string text = to_text(*report, Explain::kNo, 0);
+  EXPECT_THAT(text, HasSubstr("it keeps no KV cache; texts have up to 512 tokens, each computed "
+                              "whole, and a step of 4096 tokens takes"));
+  EXPECT_THAT(text, HasSubstr("longest text"));
+  for (const char* absent : {"left for the KV", "8K", "for KV", "KV in 8 bits", "a token of"}) {
+    EXPECT_THAT(text, testing::Not(HasSubstr(absent))) << absent;
+  }
+  EXPECT_EQ(cost_model::count_parameters(bert_base()).total(), 109'482'240 - 590'592);
+}
+
+TEST(KvCapacity, OfAnEncoderBlocksAreNumbers) {
+  MemoryOptions options = memory_of("h100", "llama-3.1-8b", {});
+  options.shape = bert_base();
+  options.batch_tokens_max = 4096;
+  const auto groups = kv_capacity(options, plan_of(options));
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_EQ(groups[0].spec.block_bytes, 0);
+  EXPECT_EQ(groups[0].block_counts[kv::kDevice], 8192);
+}
+
 }  // namespace
 }  // namespace pelton::planner

@@ -19,13 +19,14 @@ size_t running_max(const engine::ExecutorCapacity& capacity) {
 }  // namespace
 
 EmbeddingBatch::EmbeddingBatch(engine::Engine& engine,
-                               std::vector<request::GenerationRequest> requests,
+                               std::vector<request::GenerationRequest> requests, Counted counted,
                                std::function<void()> ready)
     : engine_(engine),
       ready_(std::move(ready)),
       // One step's slots are being computed, the next step's wait.
       running_max_(running_max(engine.capacity())),
-      requests_(std::move(requests)) {
+      requests_(std::move(requests)),
+      counted_(counted) {
   embeddings_.vectors.resize(requests_.size());
 }
 
@@ -36,6 +37,7 @@ std::optional<Result<Embeddings>> EmbeddingBatch::pump() {
       ++i;
       continue;
     }
+    watch_->end(*batch.end);
     const int64_t prompt_tokens = facts_.prompt_tokens + batch.end->prompt_tokens;
     add_answer(facts_, *batch.end);
     facts_.prompt_tokens = prompt_tokens;  // each has a prompt of its own
@@ -56,6 +58,9 @@ std::optional<Result<Embeddings>> EmbeddingBatch::pump() {
         !running_.empty() && !stream.ok() && stream.error().code == ErrorCode::kOverloaded;
     if (can_wait) break;
     if (!stream.ok()) return Result<Embeddings>(stream.error());
+    if (!watch_) {
+      watch_.emplace(counted_.meter, static_cast<int64_t>(requests_.size()), counted_.arrived_ns);
+    }
     requests_[next_] = {};
     running_.push_back({.index = next_++, .stream = std::move(stream).value()});
     running_.back().stream.on_ready(ready_);

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "request/generation_request.h"
+#include "server/generation_meter.h"
 
 namespace pelton::server {
 
@@ -22,9 +23,15 @@ struct Embeddings {
 
 class EmbeddingBatch {
  public:
-  // `engine` outlives it.
+  // Where its texts are counted, and since when their request has been here.
+  struct Counted {
+    GenerationMeter& meter;
+    int64_t arrived_ns;
+  };
+
+  // `engine` and the meter outlive it.
   EmbeddingBatch(engine::Engine& engine, std::vector<request::GenerationRequest> requests,
-                 std::function<void()> ready);
+                 Counted counted, std::function<void()> ready);
 
   // Takes what is there and submits what has room now. Nothing: it is not over. After a result
   // nothing more happens; what still runs is cancelled by ~EmbeddingBatch.
@@ -46,6 +53,8 @@ class EmbeddingBatch {
   size_t next_ = 0;
   size_t done_ = 0;
   std::vector<Running> running_;
+  const Counted counted_;
+  std::optional<VectorWatch> watch_;  // from when the engine has the first of them
   Embeddings embeddings_;
   access::GenerationFacts facts_;
 };

@@ -60,6 +60,33 @@ TEST(Embeddings, OneVectorOfLengthOneForEachInput) {
   EXPECT_EQ(embedded(fixture, R"({"input":[[72,105],[72]]})").size(), 2u);
 }
 
+// 42.6: also of a model that makes text, from its first vector on.
+TEST(Embeddings, AreCountedOnTheMetricsPage) {
+  ServerFixture fixture(kScript, {});
+  const auto metric = [&](const std::string& name) -> double {
+    const std::string page = fixture.get("/metrics").body;
+    const size_t at = page.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(page.substr(at + name.size() + 2));
+  };
+  const std::string of = R"({model_name="tiny",engine="0")";
+  EXPECT_EQ(metric("pelton_embedding_texts_total" + of + "}"), -1);
+  ASSERT_EQ(embedded(fixture, R"({"input":[[72,105],[72,105,106],[72]]})").size(), 3u);
+  EXPECT_EQ(metric("pelton_embedding_texts_total" + of + "}"), 3);
+  EXPECT_EQ(metric("pelton_embedding_tokens_total" + of + "}"), 6);
+  EXPECT_EQ(metric("pelton_embedding_texts_waiting" + of + "}"), 0);
+  EXPECT_EQ(metric("pelton_embedding_queue_seconds_count" + of + "}"), 3);
+  const double steps = metric("pelton_embedding_batch_fill_count" + of + "}");
+  EXPECT_GE(steps, 1);
+  EXPECT_LE(steps, 3);
+  const engine::ExecutorCapacity& capacity = fixture.model().engine.capacity();
+  EXPECT_NEAR(metric("pelton_embedding_batch_fill_sum" + of + "}"), 6.0 / capacity.batch_tokens_max,
+              1e-6);
+  EXPECT_EQ(metric("vllm:request_success_total" + of + R"(,finished_reason="stop"})"), 3);
+  EXPECT_EQ(metric("vllm:e2e_request_latency_seconds_count" + of + "}"), 3);
+  EXPECT_EQ(metric("vllm:request_queue_time_seconds_count" + of + "}"), 3);
+  EXPECT_EQ(metric("vllm:request_prompt_tokens_sum" + of + "}"), 6);
+}
+
 // AP-05: of token ids only those of the vocabulary are taken.
 TEST(Embeddings, AP_05_tokens_are_of_the_vocabulary) {
   ServerFixture fixture(kScript, {});

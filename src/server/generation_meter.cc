@@ -81,7 +81,8 @@ GenerationMeter::GenerationMeter(const base::Clock& clock)
                   .output_tokens = token_bounds(),
                   .longest_output_tokens = token_bounds(),
                   .choices = Histogram({1, 2, 5, 10, 20, 50, 100}),
-                  .output_tokens_max = token_bounds()} {}
+                  .output_tokens_max = token_bounds()},
+      vectors_{.queue_s = phase_bounds()} {}
 
 GenerationWatch::GenerationWatch(GenerationMeter& meter, const Start& start)
     : meter_(meter), choices_(start.choice_count, Choice{.arrived_ns = start.arrived_ns}) {
@@ -145,6 +146,34 @@ void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
 
 void GenerationWatch::delivered(int64_t sampled_ns) {
   meter_.histograms_.delivery_s.observe(seconds(meter_.clock_.now_ns() - sampled_ns));
+}
+
+VectorWatch::VectorWatch(GenerationMeter& meter, int64_t texts, int64_t arrived_ns)
+    : meter_(meter), arrived_ns_(arrived_ns), left_(texts) {
+  meter_.vectors_.open.fetch_add(texts);
+}
+
+VectorWatch::~VectorWatch() {
+  meter_.ended_[static_cast<size_t>(GenerationMeter::End::kAbort)].fetch_add(left_);
+  meter_.vectors_.open.fetch_sub(left_);
+}
+
+void VectorWatch::end(const engine::StreamEnd& end) {
+  --left_;
+  GenerationMeter::Vectors& vectors = meter_.vectors_;
+  vectors.open.fetch_sub(1);
+  const GenerationMeter::End how = end_of(end);
+  meter_.ended_[static_cast<size_t>(how)].fetch_add(1);
+  if (how == GenerationMeter::End::kError || how == GenerationMeter::End::kAbort) return;
+  vectors.texts.fetch_add(1);
+  vectors.tokens.fetch_add(end.prompt_tokens);
+  if (end.times.scheduled_ns != 0) {
+    vectors.queue_s.observe(seconds(end.times.scheduled_ns - end.times.queued_ns));
+  }
+  GenerationMeter::Histograms& histograms = meter_.histograms_;
+  histograms.whole_s.observe(seconds(meter_.clock_.now_ns() - arrived_ns_));
+  histograms.prompt_tokens.observe(end.prompt_tokens);
+  observe_phases(histograms, end);
 }
 
 }  // namespace pelton::server

@@ -42,14 +42,24 @@ class GenerationMeter {
   };
   const Histograms& histograms() const { return histograms_; }
   int64_t ended(End end) const { return ended_[static_cast<size_t>(end)].load(); }
+  // Texts of which a vector is made: each is counted above, too, and gives no token.
+  struct Vectors {
+    std::atomic<int64_t> texts = 0;  // of which there is one
+    std::atomic<int64_t> tokens = 0;
+    std::atomic<int64_t> open = 0;  // whose requests have not ended
+    telemetry::Histogram queue_s;   // from the engine's queue to a step
+  };
+  const Vectors& vectors() const { return vectors_; }
   int64_t now_ns() const { return clock_.now_ns(); }
   int64_t open() const { return open_.load(); }  // answers that are being made now
 
  private:
   friend class GenerationWatch;
+  friend class VectorWatch;
 
   const base::Clock& clock_;
   Histograms histograms_;
+  Vectors vectors_;
   std::array<std::atomic<int64_t>, kEndNames.size()> ended_{};
   std::atomic<int64_t> open_{0};
 };
@@ -89,6 +99,23 @@ class GenerationWatch {
   GenerationMeter& meter_;
   std::vector<Choice> choices_;
   int64_t longest_output_ = 0;
+};
+
+// The texts of one request for vectors, likewise. Owned by it, on its thread; those that have not
+// ended when it goes were aborted.
+class VectorWatch {
+ public:
+  VectorWatch(GenerationMeter& meter, int64_t texts, int64_t arrived_ns);
+  ~VectorWatch();
+  VectorWatch(const VectorWatch&) = delete;
+  VectorWatch& operator=(const VectorWatch&) = delete;
+
+  void end(const engine::StreamEnd& end);  // of one of them
+
+ private:
+  GenerationMeter& meter_;
+  const int64_t arrived_ns_;
+  int64_t left_;
 };
 
 }  // namespace pelton::server

@@ -53,6 +53,40 @@ TEST(GenerationMeter, TimesTokensFromTheArrival) {
   EXPECT_EQ(meter.open(), 0);
 }
 
+TEST(GenerationMeter, CountsTextsOfWhichVectorsAreMade) {
+  base::VirtualClock clock;
+  GenerationMeter meter(clock);
+  clock.advance_ns(5 * kMs);
+  {
+    VectorWatch watch(meter, 4, 1 * kMs);
+    EXPECT_EQ(meter.vectors().open, 4);
+    clock.advance_ns(16 * kMs);  // 20 after the arrival
+    watch.end({.reason = FinishReason::kEmbedded,
+               .prompt_tokens = 7,
+               .times = {.queued_ns = 2 * kMs, .scheduled_ns = 5 * kMs}});
+    watch.end({.reason = FinishReason::kEmbedded,
+               .prompt_tokens = 5,
+               .times = {.queued_ns = 2 * kMs, .scheduled_ns = 6 * kMs}});
+    watch.end({.reason = FinishReason::kError, .prompt_tokens = 9});
+    EXPECT_EQ(meter.vectors().open, 1);
+  }
+  const GenerationMeter::Vectors& vectors = meter.vectors();
+  EXPECT_EQ(vectors.open, 0);
+  EXPECT_EQ(vectors.texts, 2);
+  EXPECT_EQ(vectors.tokens, 12);
+  EXPECT_EQ(vectors.queue_s.read().count(), 2);
+  EXPECT_NEAR(vectors.queue_s.read().sum, 0.007, 1e-9);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kStop), 2);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kError), 1);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kAbort), 1);  // whose client left
+  const GenerationMeter::Histograms& all = meter.histograms();
+  EXPECT_EQ(all.whole_s.read().count(), 2);
+  EXPECT_NEAR(all.whole_s.read().sum, 0.040, 1e-9);
+  EXPECT_NEAR(all.queue_s.read().sum, 0.007, 1e-9);
+  EXPECT_EQ(all.prompt_tokens.read().sum, 12);
+  EXPECT_EQ(all.first_token_s.read().count(), 0);
+}
+
 TEST(GenerationMeter, CountsEachEnd) {
   base::VirtualClock clock;
   GenerationMeter meter(clock);

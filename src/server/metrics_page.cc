@@ -203,6 +203,51 @@ void write_tiers(PrometheusText& text, const engine::EngineStats& stats,
   }
 }
 
+// What only a model with keys and values has.
+void write_cache(PrometheusText& text, const engine::EngineStats& stats,
+                 const engine::Ledger& ledger, const engine::ExecutorCapacity& capacity) {
+  if (capacity.whole_prompts) return;
+  text.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+               static_cast<double>(stats.prefix_tokens_asked));
+  text.counter("vllm:prefix_cache_hits_total", "Of these, found.",
+               static_cast<double>(stats.prefix_tokens_found));
+  write_cache_config(text, capacity);
+  write_block_times(text, stats.block_times);
+  write_tiers(text, stats, capacity);
+  text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
+  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+    for (int group = 0; group < capacity.groups.size(); ++group) {
+      write_blocks(text, kv::pool_name(capacity.groups[group].spec, tier), ledger.of(group, tier));
+    }
+  }
+}
+
+// Of embedding models, and of any other once it has made vectors.
+void write_vectors(PrometheusText& text, const engine::Engine& engine,
+                   const GenerationMeter::Vectors& vectors) {
+  const engine::ExecutorCapacity& capacity = engine.capacity();
+  if (capacity.generates() && vectors.texts + vectors.open == 0) return;
+  text.counter("pelton_embedding_texts_total",
+               "Texts, or pairs of them, of which a vector, a score or labels were made.",
+               static_cast<double>(vectors.texts));
+  text.counter("pelton_embedding_tokens_total", "Their tokens.",
+               static_cast<double>(vectors.tokens));
+  const int running = capacity.pooled_sequences_max - engine.ledger().pooled_slots_free;
+  text.gauge("pelton_embedding_texts_waiting", "Texts that no step holds yet.",
+             static_cast<double>(std::max<int64_t>(vectors.open - running, 0)));
+  text.family("pelton_embedding_queue_seconds", Type::kHistogram,
+              "From the engine's queue to a step.");
+  text.histogram({}, vectors.queue_s);
+  const engine::StepCounts steps = engine.stats().steps;
+  telemetry::Histogram::Reading fill{.up_to = {}, .sum = steps.fill_sum};
+  int64_t counted = 0;
+  for (const int64_t count : steps.by_fill) fill.up_to.push_back(counted += count);
+  const auto& bounds = engine::StepCounts::kFillBounds;
+  text.family("pelton_embedding_batch_fill", Type::kHistogram,
+              "Tokens of a step that gave vectors, as a share of the most that a step may hold.");
+  text.histogram({}, {bounds.begin(), bounds.end()}, fill);
+}
+
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
@@ -214,11 +259,9 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   // Where some layers see every token, their blocks: those are what long requests run short of.
   const int widest = kv::widest_group(capacity.groups);
   text.gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.",
-             share(stats.blocks_used[widest], ledger.of(widest, kv::kDevice).total));
-  text.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
-               static_cast<double>(stats.prefix_tokens_asked));
-  text.counter("vllm:prefix_cache_hits_total", "Of these, found.",
-               static_cast<double>(stats.prefix_tokens_found));
+             capacity.whole_prompts
+                 ? 0.0
+                 : share(stats.blocks_used[widest], ledger.of(widest, kv::kDevice).total));
   text.counter("vllm:num_preemptions_total", "Running requests that had to give up their blocks.",
                static_cast<double>(stats.preemptions));
   // Once for each answer, as vLLM counts: there each is a request of the engine's.
@@ -226,9 +269,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
                static_cast<double>(stats.scheduler.prompt_tokens));
   text.counter("vllm:generation_tokens_total", "Tokens sampled.",
                static_cast<double>(stats.steps.output_tokens));
-  write_cache_config(text, capacity);
-
-  write_block_times(text, stats.block_times);
+  write_cache(text, stats, ledger, capacity);
   write_steps(text, stats);
   text.counter("pelton_engine_steps_total", "Steps computed.",
                static_cast<double>(stats.steps.count));
@@ -241,7 +282,6 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.counter("pelton_prompt_tokens_shared_total",
                "Prompt tokens taken over from another answer to the same request.",
                static_cast<double>(counted.prompt_tokens_shared));
-  write_tiers(text, stats, capacity);
   text.counter("pelton_tokens_lost_total", "Tokens computed and thrown away by preemptions.",
                static_cast<double>(counted.tokens_lost));
   text.family("pelton_preemptions_total", Type::kCounter, "Preemptions by what became of blocks.");
@@ -262,12 +302,6 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
              "How long a request that comes now would wait for its slot, as far as is known.",
              static_cast<double>(stats.queue_wait_ns) * 1e-9);
   text.gauge("pelton_seats_free", "Requests that could be scheduled at once.", ledger.slots_free);
-  text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
-  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
-    for (int group = 0; group < capacity.groups.size(); ++group) {
-      write_blocks(text, kv::pool_name(capacity.groups[group].spec, tier), ledger.of(group, tier));
-    }
-  }
 }
 
 void write_generations(PrometheusText& text, const GenerationMeter& meter) {
@@ -639,6 +673,7 @@ std::string metrics_page(const Services& services) {
     } else {
       write_engine(text, model->engine);
       write_generations(text, model->state->meter);
+      write_vectors(text, model->engine, model->state->meter.vectors());
     }
     write_load(text, *model);
     write_ranks(text, *model);

@@ -21,7 +21,9 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     exchange.on_closed([self = shared_from_this()] { self->batch_.reset(); });
     const std::weak_ptr<EmbeddingCall> weak = weak_from_this();
     // A stream calls this only while it lives, and the exchange outlives it.
-    batch_.emplace(engine, std::move(requests), [&exchange, weak] {
+    const EmbeddingBatch::Counted counted{.meter = call_.model->state->meter,
+                                          .arrived_ns = call_.arrived_ns};
+    batch_.emplace(engine, std::move(requests), counted, [&exchange, weak] {
       exchange.post([weak] {
         if (const auto self = weak.lock()) self->pump();
       });
