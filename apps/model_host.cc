@@ -604,6 +604,15 @@ server::ModelLoader::Order ModelHost::order_of(Plan plan, std::shared_ptr<std::s
           }};
 }
 
+const std::shared_ptr<executor::ComputeThreads>& ModelHost::compute_threads(
+    const executor::LocalExecutor::Options& options) {
+  if (compute_threads_ == nullptr) {
+    compute_threads_ = executor::leader_threads(options.ranks, options.threads);
+    compute_threads_->set_encoding_share(parts_.arguments.number("--embed-share"));
+  }
+  return compute_threads_;
+}
+
 Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
     const Plan& plan, const server::ModelLoader::Stop& stop) {
   std::optional<base::LogContext> context;
@@ -614,10 +623,7 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
   options.tokenizers = &parts_.tokenizers;
   options.make_executor = modelled_executor(*plan.arguments, parts_.clock, &parts_.faults);
   if (!options.make_executor) {  // of scripted answers nothing is computed
-    if (compute_threads_ == nullptr) {
-      compute_threads_ = executor::leader_threads(options.executor.ranks, options.executor.threads);
-    }
-    options.executor.compute_threads = compute_threads_;
+    options.executor.compute_threads = compute_threads(options.executor);
   }
   std::shared_ptr<RankWatch> ranks;
   if (options.executor.ranks.several()) {
@@ -673,11 +679,8 @@ Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_speech(const Plan& pl
         "MODEL"};
   }
   const executor::LocalExecutor::Options& executor = plan.options.executor;
-  if (compute_threads_ == nullptr) {
-    compute_threads_ = executor::leader_threads(executor.ranks, executor.threads);
-  }
   node::LoadedSpeechModel::Options options = speech_options(arguments, executor.kernels);
-  options.threads = compute_threads_;
+  options.threads = compute_threads(executor);
   options.budget = &budget_;
   options.name = plan.named.id;
   TRY_ASSIGN(auto loaded, node::LoadedSpeechModel::load(folder, options, parts_.clock, parts_.log));

@@ -101,6 +101,9 @@ class ModelHost {
   server::ModelMemory memory() const;
   server::ModelLoader::Order order_of(Plan plan, std::shared_ptr<std::string> line);
   Result<std::shared_ptr<Hosted>> load_one(const Plan& plan, const server::ModelLoader::Stop& stop);
+  // Of all models; made by the first one.
+  const std::shared_ptr<executor::ComputeThreads>& compute_threads(
+      const executor::LocalExecutor::Options& options);
   Result<std::shared_ptr<Hosted>> load_speech(const Plan& plan, const std::string& folder);
   Result<void> add_adapters(const Plan& plan, Hosted& hosted, const std::function<bool()>& stopped);
   Result<void> finish(const Plan& plan, Hosted& hosted);
@@ -108,7 +111,7 @@ class ModelHost {
 
   const Parts parts_;
   node::MemoryBudget budget_;
-  std::shared_ptr<executor::ComputeThreads> compute_threads_;  // the load thread's
+  std::shared_ptr<executor::ComputeThreads> compute_threads_;  // the load thread's; null: none yet
   std::mutex health_mutex_;
   bool reports_health_ = true;  // guarded by health_mutex_
   server::ModelLoader loader_;  // last: its threads use all of the above

@@ -286,6 +286,14 @@ std::vector<Flag> request_flags() {
        .help = "the hub cache that models are looked for in, and fetched to; default "
                "$HF_HUB_CACHE",
        .may_be_empty = false},
+      {.name = "--embed-share",
+       .value = "SHARE",
+       .help = "what encoders (embeddings, rerankers) have of the processors' time while models "
+               "that generate are at work, too",
+       .kind = Flag::Kind::kNumber,
+       .default_text = "0.5",
+       .least = 0.01,
+       .most = 0.99},
       offline_flag()};
   flags.insert(flags.end(), std::begin(own), std::end(own));
   for (Flag& flag : weights_from_flags()) flags.push_back(std::move(flag));

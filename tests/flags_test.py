@@ -47,7 +47,7 @@ VALUES = {
     "--decision-interval": "30", "--fidelity": "fluid", "--seeds": "2", "--days": "0.02", "--pools": "2", "--fluid-tick": "20",
     "--swap-bandwidth": "20GB", "--swap-latency": "20", "--kv-disk-bandwidth": "2GB", "--kv-disk-latency": "200",
     "--kv-link-bandwidth": "10GB", "--kv-link-latency": "60", "--split": "always", "--handoff": "first", "--prefill-replicas": "1",
-    "--failure-zones": "2", "--failure-regions": "2", "--failover-seconds": "3", "--without": "replica", "--search": "halving",
+    "--embed-share": "0.25", "--failure-zones": "2", "--failure-regions": "2", "--failover-seconds": "3", "--without": "replica", "--search": "halving",
     "--start-phases": "provision:2,weights:3~6", "--patience": "30", "--client-retries": "1", "--client-back-off": "0.5", "--late-seconds": "1", "--late-share": "1", "--late-price": "0.01", "--scenario": "spike", "--set": "max=3", "--vary": "max-num-seqs=2,4", "--objectives": "ttft:500", "--last": "60", "--hardware": "l4", "--best-by": "device", "--confirm": "http://127.0.0.1:1", "--confirm-best": "1", "--confirm-rounds": "1", "--confirm-seconds": "5",
     "--assumed-service-seconds": "5", "--start-tier": "disk", "--start-bandwidth": "2GB", "--start-shared-bandwidth": "4GB",
     "--autoscale": "concurrency", "--min-replicas": "1", "--max-replicas": "4", "--start-seconds": "5",

@@ -469,6 +469,15 @@ class Policy(unittest.TestCase):
         self.assertEqual(left, [(200, "2"), (200, "1"), (200, "0")])
         self.assertGreater(fleet.metric("retries_total"), 0, "one of them was tried at the other worker")
 
+    def test_steps_that_take_longer_than_a_look_are_priced_by_all_of_their_time(self):
+        """A worker looks every 80 ms at what it has done; each of its steps takes 300."""
+        fleet = self.fleet(1, script={**gateway_fixture.SCRIPT, "step_ms": 300})
+        check_stream(fleet.gateway.port, 1, 16, 7)
+        status, text = ask(fleet.admin, "POST", "/v1/explain?path=/v1/chat/completions", chat(1, 20, 7))
+        self.assertEqual(status, 200, text)
+        [worker] = json.loads(text)["candidates"]
+        self.assertGreater(worker["costs"]["fixed_s"], 0.2, worker)
+
     @full
     def test_the_near_zone_is_asked_while_it_has_room(self):
         fleet = self.fleet(3, gateway=('zone = "a"\n',))

@@ -3,6 +3,7 @@ cut and slowed, and clients that know every letter of their answers and all gate
 """
 import asyncio
 import http.client
+import itertools
 import json
 import pathlib
 import shutil
@@ -53,9 +54,10 @@ def together(calls):
 
 
 class Links:
-    """All links' event loop, in a thread of its own."""
+    """All links' event loop, in a thread of its own. `keeps`: each link keeps all that it has taken to the other region."""
 
-    def __init__(self):
+    def __init__(self, keeps=False):
+        self.keeps = keeps
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -66,14 +68,16 @@ class Links:
     def close(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
+        self.loop.close()
 
 
 class Link:
     """The one address of a region's gateways, as one gateway of another region sees it: each connection goes to the next of them that
-    takes it. While it is cut nothing passes, and whoever connects is not refused either."""
+    takes it. While it is cut nothing passes, and whoever connects is not refused either. `to`: that region's name."""
 
-    def __init__(self, links, backends, delay_s):
-        self.links, self.backends, self.port = links, backends, free_port()
+    def __init__(self, links, backends, delay_s, to=""):
+        self.links, self.backends, self.port, self.to = links, backends, free_port(), to
+        self.taken = bytearray()  # there, where links keep it
         self.delay_s, self.turn, self.cut_now, self.lost_now, self.open = delay_s, 0, False, False, set()
         self.server = links.run(asyncio.start_server(self.take, "127.0.0.1", self.port))
 
@@ -92,7 +96,7 @@ class Link:
             else:
                 return
             self.open.add(to[1])
-            await asyncio.gather(self.pump(reader, to[1]), self.pump(to[0], writer))
+            await asyncio.gather(self.pump(reader, to[1], self.links.keeps), self.pump(to[0], writer))
             self.open.discard(to[1])
         except (OSError, asyncio.CancelledError):
             pass
@@ -100,9 +104,11 @@ class Link:
             writer.close()
             self.open.discard(writer)
 
-    async def pump(self, reader, writer):
+    async def pump(self, reader, writer, keeps=False):
         try:
             while data := await reader.read(1 << 16):
+                if keeps:
+                    self.taken += data
                 await asyncio.sleep(self.delay_s)
                 while self.cut_now:
                     await asyncio.sleep(0.05)
@@ -131,9 +137,11 @@ class Link:
 
 
 class Region:
-    """`workers`: how many of each process; gateways begin when all regions' ports are known."""
+    """`workers`: how many of each process; gateways begin when all regions' ports are known. `keys`, `pool`, `tables`: more of the keys'
+    file, of the pool, and of each gateway's file. `serve`, `gateway`: more flags, with {folder}, {i} (which one) and {start} (another number
+    each time). `env`: of all its processes, the variables {folder} as well."""
 
-    def __init__(self, folder, name, workers, gateways=2, script=None, etcd=False):
+    def __init__(self, folder, name, workers, gateways=2, script=None, etcd=False, keys="", pool="", tables="", serve=(), gateway=(), env=None):
         self.folder, self.name, self.counts = pathlib.Path(folder) / name, name, workers
         self.folder.mkdir()
         self.script = self.folder / "script.json"
@@ -141,17 +149,28 @@ class Region:
         self.key, self.secret, self.keys = self.folder / "fleet.key", self.folder / "secret", self.folder / "keys"
         subprocess.run([gateway_fixture.BINARY, "gateway", "--new-key", self.key], check=True)
         self.secret.write_text("s" * 64)
-        self.keys.write_text(f"sk-ann ann\nsk-eu pin-eu region=eu\nsk-us pin-us region=us\nsk-gateway-of-{name} others gateway\n")
+        self.keys.write_text(f"sk-ann ann\nsk-eu pin-eu region=eu\nsk-us pin-us region=us\nsk-gateway-of-{name} others gateway\n{keys}")
+        self.pool, self.flags, self.starts, self.past = pool, {"serve": serve, "gateway": gateway}, itertools.count(), []
+        self.env = {key: value.format(folder=self.folder) for key, value in (env or {}).items()}
         self.etcd = gateway_discovery_test.Etcd(self.folder / "etcd") if etcd else None
         self.ports, self.admins = [free_port() for _ in range(gateways)], [free_port() for _ in range(gateways)]
-        self.gateways, self.links, self.more = [None] * gateways, [], [""] * gateways
+        self.gateways, self.links, self.more = [None] * gateways, [], [tables] * gateways
         self.workers, self.places = [None] * len(workers), [None] * len(workers)
+
+    def more_flags(self, what, i):
+        start = next(self.starts)
+        return [flag.format(folder=self.folder, i=i, start=start) for flag in self.flags[what]]
+
+    def ends(self, process):
+        """Is called before one of its processes is killed; what has been killed is in `past`, with its log."""
+        self.past.append(process)
 
     def start_workers(self, i):
         """One process; its workers' ports are others each time, which the gateways read of a file, or of etcd."""
         flags = ["--fleet-etcd", self.etcd.endpoint, "--fleet-pool", "box"] if self.etcd else []
         process = Process("serve", BOX, "--executor", f"modelled:{self.script}", "--replicas", self.counts[i], "--port", "0", "--admin-port", "0",
-                          "--fleet-port", "0", "--fleet-name", f"{self.name}-{i}", "--fleet-key-file", self.key, *flags)
+                          "--fleet-port", "0", "--fleet-name", f"{self.name}-{i}", "--fleet-key-file", self.key, *flags,
+                          *self.more_flags("serve", i), env=self.env)
         places = []
         while len(places) < 2 * self.counts[i]:
             line = process.process.stdout.readline()
@@ -166,6 +185,7 @@ class Region:
 
     def kill_workers(self, i):
         process, self.workers[i] = self.workers[i], None
+        self.ends(process)
         process.end()
 
     def file(self, g):
@@ -175,7 +195,7 @@ class Region:
         text = HEAD.format(port=self.ports[g], admin=self.admins[g], key=self.key, name=self.name, secret=self.secret, keys=self.keys)
         if self.etcd:
             text += f'[etcd]\nendpoints = ["{self.etcd.endpoint}"]\n'
-        text += f'[[pool]]\nname = "box"\nmodel = "pelton-box"\nregion = "{self.name}"\n'
+        text += f'[[pool]]\nname = "box"\nmodel = "pelton-box"\nregion = "{self.name}"\n{self.pool}'
         for places in self.places if not self.etcd else []:
             text += "".join(f'[[worker]]\npool = "box"\nurl = "http://127.0.0.1:{port}"\n' for port in places["fleet"])
         fresh = self.file(g).with_suffix(".new")
@@ -187,17 +207,18 @@ class Region:
         key = self.folder / f"key-of-{other.name}"
         key.write_text(f"sk-gateway-of-{other.name}\n")
         for g in range(len(self.gateways)):
-            link = Link(links, other.ports, delay_s)
+            link = Link(links, other.ports, delay_s, other.name)
             self.links.append(link)
             self.more[g] += (f'[[region]]\nname = "{other.name}"\ngateway = "http://127.0.0.1:{link.port}"\nkey_file = "{key}"\n'
                              'egress_per_gb = 0.02\n')
 
     def start_gateway(self, g):
         self.write(g)
-        self.gateways[g] = Process("gateway", "--config", self.file(g))
+        self.gateways[g] = Process("gateway", "--config", self.file(g), *self.more_flags("gateway", g), env=self.env)
 
     def kill_gateway(self, g):
         gateway, self.gateways[g] = self.gateways[g], None
+        self.ends(gateway)
         gateway.end()
 
     def start(self):
@@ -209,6 +230,8 @@ class Region:
         """All of it at once."""
         ended = [process for process in (*self.gateways, *self.workers) if process is not None]
         self.gateways, self.workers = [None] * len(self.gateways), [None] * len(self.workers)
+        for process in ended:
+            self.ends(process)
         for process in ended:
             process.process.kill()
         for process in ended:
@@ -222,9 +245,9 @@ class Region:
             self.etcd.end()
 
     def fault(self, **faults):
-        """Of all its workers."""
-        for places in self.places:
-            for port in places["admin"]:
+        """Of all its workers that run."""
+        for process, places in zip(self.workers, self.places):
+            for port in places["admin"] if process is not None and process.process.poll() is None else ():
                 status, text = ask(port, "POST", "/admin/faults", faults or {"hang": False})
                 assert status == 200, text
 

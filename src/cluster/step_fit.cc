@@ -14,7 +14,8 @@ constexpr double kAssumed = 0.01;  // the assumption's weight, in intervals
 constexpr int64_t kLearning = 10;  // intervals that count whatever they are
 constexpr double kResiduals = 3;   // times the usual one: what is more counts less
 constexpr double kResidualShare = 0.05;
-constexpr int kFarRun = 8;            // bad fits in a row that are no accident
+constexpr int kFarRun = 4;            // bad fits in a row that are no accident,
+constexpr double kFarRunS = 1;        // and of so much time
 constexpr double kAfterChange = 0.2;  // what older intervals count then
 constexpr double kChangeMin = 1.25;   // what is less the sums follow by themselves
 constexpr double kChangeMax = 100;
@@ -79,7 +80,7 @@ double StepFit::weight_of(double predicted_s, double seconds) {
     ++far_.count;
     far_.predicted_s += predicted_s;
     far_.seconds += seconds;
-    if (far_.count == kFarRun) {
+    if (far_.count >= kFarRun && far_.seconds >= kFarRunS) {
       begin_anew();
       return 1;
     }

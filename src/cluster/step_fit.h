@@ -5,9 +5,9 @@
 //
 // An interval that fits much worse than others did (its process was stopped, a machine was shared)
 // counts less, the worse the less: Huber's weights, with three times the usual residual as bound.
-// Eight of them in a row, all too slow or all too fast, are a machine that has become another one:
-// all times are then taken for so many times as long as they were, and what was seen before counts
-// little.
+// Four of them in a row, a second long, all too slow or all too fast, are a machine that has become
+// another one: all times are then taken for so many times as long as they were, and what was seen
+// before counts little.
 //
 // Where little has been seen, the coefficients stay near what is assumed at first. Example:
 // intervals of 0.1 s with 25 steps, 25 outputs each and nothing else give fixed + 25 row = 4 ms.

@@ -149,8 +149,8 @@ void DraftController::note_step(const Step& step) {
   if (longest_draft == 0) return;
   for (size_t i = 0; i < kProposersMax; ++i) {
     const auto seen = static_cast<double>(proposer_ns[i]);
-    double& kept = proposer_ns_[i];
-    if (seen > 0) kept += kept == 0 ? seen : (seen - kept) * kStepTimeWeight;
+    double& lately = proposer_ns_[i];
+    if (seen > 0) lately += lately == 0 ? seen : (seen - lately) * kStepTimeWeight;
   }
   DraftTime& time = draft_time_;
   const double k_off = longest_draft - time.k;

@@ -59,5 +59,48 @@ TEST(ComputeThreads, WhoWaitsLongestIsNext) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
 }
 
+using Work = ComputeThreads::Work;
+
+void hold(ComputeThreads& threads, Work work, int ms) {
+  const ComputeThreads::Turn turn = threads.take_turn(work);
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+// A quarter for encoders: behind a step of 20 ms models that generate have 60 ms.
+TEST(ComputeThreads, AnEncoderHasItsShare) {
+  ComputeThreads threads(1);
+  threads.set_encoding_share(0.25);
+  std::atomic<bool> over = false;
+  std::atomic<int> generated = 0;
+  std::thread generating([&] {
+    while (!over) {
+      hold(threads, Work::kGenerates, 5);
+      ++generated;
+    }
+  });
+  while (generated == 0) std::this_thread::yield();
+  constexpr int kSteps = 8;
+  hold(threads, Work::kEncodes, 20);
+  const int before = generated;
+  for (int step = 0; step < kSteps; ++step) hold(threads, Work::kEncodes, 20);
+  const int turns = generated - before;
+  over = true;
+  generating.join();
+  // Steps may take longer than they sleep, both alike.
+  EXPECT_GE(turns, kSteps * 6);
+  EXPECT_LE(turns, kSteps * 26);
+}
+
+// Nobody generates: nothing is kept for them.
+TEST(ComputeThreads, AnEncoderAloneHasAll) {
+  ComputeThreads threads(1);
+  threads.set_encoding_share(0.01);
+  hold(threads, Work::kGenerates, 1);
+  const auto begun = std::chrono::steady_clock::now();
+  for (int step = 0; step < 10; ++step) hold(threads, Work::kEncodes, 10);
+  // By its share alone a single step would owe a second.
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(1));
+}
+
 }  // namespace
 }  // namespace pelton::executor

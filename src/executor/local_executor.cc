@@ -358,6 +358,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                              std::unique_ptr<kv_transfer::BlockStore> disk,
                              std::unique_ptr<kv_transfer::BlockExchange> peers)
     : compute_threads_(std::move(threads)),
+      work_(config.is_encoder() ? ComputeThreads::Work::kEncodes
+                                : ComputeThreads::Work::kGenerates),
       pool_(compute_threads_->pool()),
       model_(std::move(model)),
       disk_(std::move(disk)),
@@ -434,7 +436,7 @@ void LocalExecutor::work() {
       plan = queue_.wait();
       if (!plan) return;
     }
-    const ComputeThreads::Turn turn = compute_threads_->take_turn();
+    const ComputeThreads::Turn turn = compute_threads_->take_turn(work_);
     if (plan) begin(*std::move(plan), flight);
     begin_early(flight);
     queue_.deliver(finish(flight));

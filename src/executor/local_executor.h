@@ -154,6 +154,7 @@ class LocalExecutor final : public engine::Executor {
   Result<void> complete(Flight& flight);
 
   const std::shared_ptr<ComputeThreads> compute_threads_;
+  const ComputeThreads::Work work_;
   base::ThreadPool& pool_;
   const std::unique_ptr<StepModel> model_;
   const std::unique_ptr<kv_transfer::BlockStore> disk_;      // reads and writes the model's memory

@@ -62,7 +62,7 @@ class FolderLockTest : public testing::Test {
   }
   bool child_lives() const { return ::waitpid(child_, nullptr, WNOHANG) == 0; }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kError}};
   std::string folder_;
   std::chrono::milliseconds grace_{20};

@@ -549,9 +549,11 @@ void FleetServer::fit_steps(const cluster::WorkerLoad& load) {
   }
   std::lock_guard lock(mutex_);
   if (now.at_ns - looked_.at_ns < kFitNs) return;
+  // A step that takes longer than that belongs to the interval in which it ends, with all its time.
+  if (looked_.busy && now.busy && now.steps == looked_.steps) return;
   const Look before = std::exchange(looked_, now);
   // Only what it was busy with all the time shows how long that takes.
-  if (!before.busy || !now.busy || now.steps <= before.steps) return;
+  if (!before.busy || !now.busy || now.steps < before.steps) return;
   const int64_t outputs = now.output_tokens - before.output_tokens;
   fit_.note({.seconds = static_cast<double>(now.at_ns - before.at_ns) * 1e-9,
              .steps = now.steps - before.steps,
