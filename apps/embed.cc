@@ -127,10 +127,18 @@ Result<std::vector<models::PooledText>> tokenized(const cli::Arguments& argument
                             tokenizer::Tokenizer::Cut::kEnd);
       continue;
     }
-    auto pair = tokenizer->encode_pair(arguments.text("--query"), text, static_cast<size_t>(most));
+    auto pair = tokenizer->encode_pair(arguments.text("--query"), text,
+                                       {.tokens_max = static_cast<size_t>(most)});
     if (!pair) {
       return Error{ErrorCode::kUnsupported,
                    "--query: the model's tokenizer says nothing of pairs of texts", "query"};
+    }
+    if (pair->tokens.size() > static_cast<size_t>(most)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--query has {} tokens and leaves no room for a text beside it: the "
+                               "model takes at most {} tokens, {} of them its own",
+                               pair->first_tokens, most, pair->framing_tokens),
+                   "query"};
     }
     texts.push_back({.tokens = std::move(pair->tokens), .second_text = pair->second_text});
   }

@@ -510,6 +510,7 @@ Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedMo
     const bool is_only = models.size() == 1;
     TRY_ASSIGN(node::LoadedModel::Options options, options_of(*arguments, parts_.clock));
     options.step_log = node::step_log_of(options.step_log, named.id, is_only);
+    options.context_is_shared = !is_only;
     Plan plan{.named = named,
               .arguments = arguments,
               .options = std::move(options),
@@ -570,6 +571,7 @@ Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest&
       return cli::flag_named(flags, option.first).flag->name == name;
     });
   };
+  plan.options.context_is_shared = !says("--max-model-len");
   // What the server's flags say of adapters is of the models that it began with.
   plan.has_unnamed_modules = says("--lora-modules");
   plan.has_unnamed_folders = says("--lora-folder");

@@ -315,6 +315,112 @@ class Routes(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assertEqual(json.loads(played)["completed"], 20)
 
+    def test_what_a_named_one_is(self):
+        self.assertEqual(self.ask("/info?model=" + self.names["labels"])[1]["model_id"], self.names["labels"])
+        ranker = self.ask("/info?model=" + self.names["ranker"])[1]
+        self.assertEqual(ranker["model_id"], self.names["ranker"])
+        self.assertIn("reranker", ranker["model_type"])
+        status, answer = self.ask("/info?model=nobody")
+        self.assertEqual((status, answer["error"]["code"]), (404, "model_not_found"))
+
+    def test_a_question_is_never_cut(self):
+        def words(word, count):
+            return " ".join([word] * count)
+        # [CLS] question [SEP] document [SEP]: 28 leave room for one token of a document, 29 for none.
+        most, fits = words("wheel", POSITIONS - 3), words("wheel", POSITIONS - 4)
+        for query in (most, words("wheel", 100)):
+            for path, body, field in (
+                    ("/v1/rerank", {"query": query, "documents": ["cat"]}, "query"),
+                    ("/v2/rerank", {"query": query, "documents": ["cat"]}, "query"),
+                    ("/rerank", {"query": query, "documents": ["cat"]}, "query"),
+                    ("/rerank", {"query": query, "texts": ["cat"]}, "query"),
+                    ("/rerank", {"query": query, "texts": ["cat"], "truncate": True}, "query"),
+                    ("/score", {"text_1": query, "text_2": "cat"}, "text_1"),
+                    ("/score", {"text_1": ["cat", query], "text_2": ["cat", "cat"]}, "text_1[1]"),
+                    ("/score", {"queries": query, "documents": ["cat"]}, "queries"),
+                    ("/predict", {"inputs": [query, "cat"]}, "inputs[0]"),
+                    ("/predict", {"inputs": [["cat"], [query, "cat"]], "truncate": True}, "inputs[1][0]")):
+                with self.subTest(path=path, field=field, words=len(query.split())):
+                    status, answer = self.ask(path, body, "ranker")
+                    self.assertEqual((status, answer.get("error", {}).get("param")), (400, field), answer)
+                    self.assertIn(f"at most {POSITIONS} tokens", answer["error"]["message"])
+        for path, body in (("/v1/rerank", {"query": fits, "documents": ["cat", "two cat"]}),
+                           ("/rerank", {"query": fits, "texts": ["cat", "cat two"], "truncate": True})):
+            answer = self.answer(path, body, "ranker")
+            scores = [item.get("relevance_score", item.get("score"))
+                      for item in (answer if isinstance(answer, list) else answer["results"])]
+            if "texts" in body:  # one token of each document is left, the same
+                self.assertEqual(scores[0], scores[1])
+        # Vectors of their own: the question fills the whole length at most.
+        self.answer("/v1/rerank", {"query": words("wheel", POSITIONS - 2), "documents": ["cat"]})
+        self.refused("/v1/rerank", {"query": words("wheel", POSITIONS - 1), "documents": ["cat"]}, "query",
+                     str(POSITIONS))
+        run = subprocess.run([BINARY, "embed", str(self.root / "ranker"), "--query", most, "--text", "cat"],
+                             capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("--query has 29 tokens", run.stderr)
+
+    def test_a_document_is_cut_at_the_side_that_is_named(self):
+        long = " ".join(["one"] * 40 + ["two"] * 40)
+
+        def score(text, **more):
+            return self.answer("/rerank", {"query": "what turns", "texts": [text], **more}, "ranker")[0]["score"]
+
+        room = POSITIONS - 3 - 2
+        head, tail = score(" ".join(["one"] * room)), score(" ".join(["two"] * room))
+        self.assertNotEqual(head, tail)
+        self.assertEqual(score(long, truncate=True), head)
+        self.assertEqual(score(long, truncate=True, truncation_direction="Right"), head)
+        self.assertEqual(score(long, truncate=True, truncation_direction="Left"), tail)
+        self.refused("/rerank", {"query": "what turns", "texts": [long], "truncation_direction": "Left"}, "texts[0]",
+                     str(POSITIONS), model="ranker")
+
+        def predicted(text, **more):
+            return self.answer("/predict", {"inputs": ["what turns", text], **more}, "labels")
+
+        self.assertEqual(predicted(long, truncate=True), predicted(" ".join(["one"] * room)))
+        self.assertEqual(predicted(long, truncate=True, truncation_direction="Left"),
+                         predicted(" ".join(["two"] * room)))
+        # By vectors, and by a limit of the request's own.
+        by_vectors = self.answer("/rerank", {"query": "two", "texts": [long], "truncate": True,
+                                             "truncation_direction": "Left"})
+        self.assertEqual(by_vectors, self.answer("/rerank", {"query": "two", "texts": [" ".join(["two"] * 30)]}))
+        three = self.answer("/v1/rerank", {"query": "what turns", "documents": [long], "max_tokens_per_doc": 3},
+                            "ranker")["results"][0]["relevance_score"]
+        self.assertEqual(three, score("one one one"))
+
+    def test_an_instruction_is_of_models_that_take_one(self):
+        for model in ("ranker", "vectors"):
+            for path, body in (("/v1/rerank", {"query": "a", "documents": ["cat"]}),
+                               ("/score", {"text_1": "a", "text_2": "cat"})):
+                status, answer = self.ask(path, {**body, "instruction": "Find cats."}, model)
+                self.assertEqual((status, answer.get("error", {}).get("param")), (400, "instruction"), answer)
+                self.answer(path, {**body, "instruction": ""}, model)
+
+    def test_another_models_context_is_no_reason_not_to_serve_an_encoder(self):
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                [BINARY, "serve", str(self.root / "vectors"), str(self.root / "ranker"), "--port", "0",
+                 "--threads", "1", "--max-model-len", "2048"], stdout=subprocess.PIPE, stderr=log, text=True)
+            try:
+                line = process.stdout.readline()
+                log.seek(0)
+                said = log.read()
+                self.assertIn("http://", line, said)
+                address = line[line.index("http://"):].split()[0].rstrip("/")
+                models = json.loads(urllib.request.urlopen(address + "/v1/models", timeout=30).read())["data"]
+                self.assertEqual([model["max_model_len"] for model in models], [POSITIONS] * 2)
+            finally:
+                process.kill()
+                process.wait(30)
+                process.stdout.close()
+        self.assertIn(f"--max-model-len 2048 is other models': this encoder's longest text has {POSITIONS} tokens",
+                      said)
+        run = subprocess.run([BINARY, "serve", str(self.root / "vectors"), "--port", "0", "--max-model-len", "2048"],
+                             capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("is more than the model's 32", run.stderr)
+
     def test_what_the_loads_took(self):
         with urllib.request.urlopen(self.address + "/metrics", timeout=30) as page:
             lines = [line for line in page.read().decode().splitlines() if "pelton_model_load_seconds{" in line]

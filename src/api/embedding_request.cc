@@ -225,13 +225,15 @@ Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLim
   ScoreRequest request;
   request.fields = read_fields(fields, limits);
   const bool newer = fields.find("queries") != nullptr;  // vLLM's other names
-  request.first = read_texts(fields, newer ? "queries" : "text_1");
-  request.second = read_texts(fields, newer ? "documents" : "text_2");
+  if (newer) request.first_field = "queries";
+  if (newer) request.second_field = "documents";
+  request.first = read_texts(fields, request.first_field);
+  request.second = read_texts(fields, request.second_field);
   read_scoring(fields, request);
   const size_t first = request.first.size();
   const size_t second = request.second.size();
   if (first != 1 && first != second) {
-    fields.refuse(newer ? "queries" : "text_1",
+    fields.refuse(request.first_field,
                   fmt::format("{} texts cannot be compared with {}: one with many, or as many",
                               first, second));
   }

@@ -58,7 +58,7 @@ struct EmbedRequest {
   bool base64 = false;
 };
 
-// A text that is longer than the context loses its end.
+// A document that is longer than the context loses its end.
 struct RerankRequest {
   EmbeddingFields fields;
   std::string query;
@@ -75,7 +75,9 @@ struct ScoreRequest {
   EmbeddingFields fields;
   bool raw_scores = false;  // as RerankRequest's, also the next
   std::string instruction;
+  std::string_view first_field = "text_1";  // where they stand in the body
   std::vector<std::string> first;
+  std::string_view second_field = "text_2";
   std::vector<std::string> second;
 };
 

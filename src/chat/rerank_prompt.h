@@ -19,7 +19,8 @@ struct RerankPrompt {
   static constexpr std::string_view kBehind =
       "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
-  // Between the two; plain text. An empty task: kTask.
+  // Between the two: what is ahead of the document, and with it; plain text. An empty task: kTask.
+  static std::string ahead(std::string_view task, std::string_view query);
   static std::string between(std::string_view task, std::string_view query,
                              std::string_view document);
 };

@@ -35,6 +35,8 @@ constexpr std::array<std::string_view, 3> kLoraNames = {"name", "lora_name", "ad
 constexpr std::array<std::string_view, 8> kTexts = {
     "negative_prompt", "quality",       "style",           "background",
     "moderation",      "output_format", "response_format", "user"};
+constexpr std::array<std::string_view, 6> kWordsOfForms = {"true",  "True",  "1",
+                                                           "false", "False", "0"};
 constexpr std::array<std::string_view, 4> kScales = {"guidance_scale", "guidance_scale_2",
                                                      "true_cfg_scale", "flow_shift"};
 
@@ -104,6 +106,15 @@ class Fields {
       return number;
     }
     return bad(name, "must be a whole number");
+  }
+
+  Result<void> boolean(std::string_view name) const {
+    const Json* value = find(name);
+    if (value == nullptr || value->is_bool()) return {};
+    const auto is = [&](std::string_view word) { return value->as_string() == word; };
+    const bool is_text = is_form_ && value->is_string();
+    if (is_text && std::ranges::any_of(kWordsOfForms, is)) return {};
+    return bad(name, "must be true or false");
   }
 
   Result<void> number(std::string_view name, double most) const {
@@ -227,6 +238,7 @@ Result<void> check_rest(const Fields& fields, const MediaConfig& limits) {
   }
   for (const std::string_view name : kTexts) TRY(fields.text(name, kTextBytesMax));
   for (const std::string_view name : kScales) TRY(fields.number(name, kScaleMax));
+  TRY(fields.boolean("stream"));
   TRY(fields.integer("seed", Fields::Texts::kOfForms));
   TRY(read(fields, "output_compression", {.least = 0, .most = 100}));
   TRY(read(fields, "partial_images", {.least = 0, .most = 3}));

@@ -100,6 +100,32 @@ TEST(MediaRequest, AnAdapterIsNamedInSeveralWays) {
   EXPECT_EQ(lora("\"" + std::string(257, 'a') + "\""), "refused: lora");
 }
 
+TEST(MediaRequest, WhetherItStreamsIsAWordOfTwo) {
+  const auto refused = [](const net::HttpRequest& request) {
+    const auto work = read_media_work(request, *media_kind_of(request), {});
+    return work.ok() ? "" : work.error().field;
+  };
+  const auto json = [&](const std::string& stream) {
+    return refused(post("/v1/images/generations", R"({"prompt":"x","stream":)" + stream + "}"));
+  };
+  for (const char* const good : {"true", "false", "null"}) EXPECT_EQ(json(good), "") << good;
+  for (const char* const bad : {"5", "0", "\"x\"", "\"true\"", "[]", "{}"}) {
+    EXPECT_EQ(json(bad), "stream") << bad;
+  }
+  const auto form = [&](const std::string& stream) {
+    const auto part = [](const std::string& name, const std::string& value) {
+      return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value +
+             "\r\n";
+    };
+    net::HttpRequest request =
+        post("/v1/images/edits", part("prompt", "x") + part("stream", stream) + "--b--\r\n");
+    request.headers.add("Content-Type", "multipart/form-data; boundary=b");
+    return refused(request);
+  };
+  for (const char* const good : {"true", "false", "True", "0"}) EXPECT_EQ(form(good), "") << good;
+  for (const char* const bad : {"5", "x", ""}) EXPECT_EQ(form(bad), "stream") << bad;
+}
+
 TEST(MediaRequest, AVideosStateIsRead) {
   EXPECT_FALSE(video_state("<html>"));
   EXPECT_FALSE(video_state("[]"));

@@ -89,6 +89,21 @@ double gain_of_int8(const checkpoint::Checkpoint& checkpoint, bool compacts) {
   return packed > 0 ? now / packed : 1;
 }
 
+// Other models' context is no reason not to serve an encoder.
+void fit_shared_context(const families::ModelConfig& model, LoadedModel::Options& options,
+                        base::Log& log) {
+  executor::LocalExecutor::Options& executor = options.executor;
+  if (!options.context_is_shared || !model.is_encoder() || !executor.context_tokens) return;
+  int most = model.context_max;
+  if (!executor.batch_from_memory) most = std::min(most, executor.batch_tokens_max);
+  if (*executor.context_tokens <= most) return;
+  log.info(
+      fmt::format("--max-model-len {} is other models': this encoder's longest text has {} "
+                  "tokens",
+                  *executor.context_tokens, most));
+  executor.context_tokens = most;
+}
+
 void log_kernel_choice(const executor::KernelChoice& choice, base::Log& log) {
   for (const std::string& problem : choice.problems) log.warning(problem);
   log.info("kernel choice: " + choice.how);
@@ -113,6 +128,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   // Nothing of an encoder's is kept that could be found again.
   if (checkpoint.config().is_encoder()) options.engine.prefix_cache = false;
+  fit_shared_context(checkpoint.config(), options, log);
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   loaded->weights_place_ = folder;
   Phases phases(clock, options.phases_before);

@@ -86,6 +86,9 @@ class LoadedModel {
     // Called while it takes long: what is being done, bytes or steps so far and in all; false
     // stops. May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
+    // executor.context_tokens is what several models were given: an encoder whose longest text is
+    // shorter takes that.
+    bool context_is_shared = false;
   };
 
   // `model`: a folder or a hub id (checkpoint::resolve_model). `clock` and `log` outlive the model.

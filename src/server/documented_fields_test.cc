@@ -309,6 +309,8 @@ constexpr Case kWhereTheyStand[] = {
     {"/v1/embeddings", R"("embed_dtype":"int8")", kRefused, "embed_dtype"},
     {"/v1/embeddings", R"("normalize":false)", kObeyed, ""},
     {"/v1/rerank", R"("rank_fields":["title"])", kRefused, "rank_fields"},
+    {"/v1/rerank", R"("instruction":"Find rivals.")", kRefused, "instruction"},
+    {"/v1/rerank", R"("instruction":"")", kObeyed},
     {"/inference/v1/generate", R"("temperature":0.5)", kRefused, "temperature"},
     {"/inference/v1/generate", R"("sampling_params":{"logits_processors":["x"]})", kRefused,
      "sampling_params.logits_processors"},

@@ -205,10 +205,10 @@ class Reranking final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return PairScores::refusal(scope.model, "query");
+    return PairScores::refusal(scope.model, "query", request_.instruction);
   }
 
-  // A text that is longer than the context loses its end.
+  // A document that is longer than the context loses its end.
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     head_ = head_of("rerank-", request_.fields, scope);
     auto pairs = PairScores::of({.query_field = "query",
@@ -261,17 +261,17 @@ class Scoring final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return PairScores::refusal(scope.model, "text_1");
+    return PairScores::refusal(scope.model, request_.first_field, request_.instruction);
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
     head_ = head_of("score-", request_.fields, scope);
-    auto pairs = PairScores::of({.query_field = "text_1",
+    auto pairs = PairScores::of({.query_field = request_.first_field,
                                  .queries = request_.first,
-                                 .document_field = "text_2",
+                                 .document_field = request_.second_field,
                                  .documents = request_.second,
                                  .instruction = request_.instruction,
-                                 .cuts = false,
+                                 .cut = {},
                                  .raw_scores = request_.raw_scores},
                                 scope.model);
     if (!pairs.ok()) return api::api_error(pairs.error());

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/embedding_response.h"
@@ -343,11 +344,15 @@ TEST(Rerank, B5_LongDocumentsAreTruncated) {
     EXPECT_EQ(response.status, 400);
     EXPECT_EQ(parsed(response.body).find("error")->string("param"), "max_tokens_per_doc");
   }
-  // A query that is too long, as well.
-  EXPECT_EQ(
-      fixture.post("/rerank", R"({"query":")" + std::string(99, 'q') + R"(","documents":["b"]})")
-          .status,
-      200);
+  // A query is never cut: what its beginning says of documents may be the opposite.
+  for (const char* path : {"/rerank", "/v2/rerank"}) {
+    const net::HttpResponse response =
+        fixture.post(path, R"({"query":")" + std::string(65, 'q') + R"(","documents":["b"]})");
+    EXPECT_EQ(response.status, 400);
+    const Json error = *parsed(response.body).find("error");
+    EXPECT_EQ(error.string("param"), "query");
+    EXPECT_THAT(error.string("message").value_or(""), testing::HasSubstr("64 tokens"));
+  }
 }
 
 TEST(Rerank, B5_EmbedObeysMaxTokens) {
@@ -378,6 +383,17 @@ TEST(Score, OneWithManyOrOneByOne) {
   EXPECT_EQ(pairs[0], many[1]);
   EXPECT_NEAR(pairs[1], 1.0, 1e-6);
   EXPECT_EQ(fixture.post("/score", R"({"text_1":["a","b"],"text_2":["a","b","c"]})").status, 400);
+  // Errors name the field that the body has.
+  const std::string large(5000, 'q');
+  for (const auto& [body, param] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"text_1":")" + large + R"(","text_2":"a"})", "text_1"},
+           {R"({"queries":")" + large + R"(","documents":"a"})", "queries"},
+           {R"({"queries":["a",")" + large + R"("],"documents":["a","a"]})", "queries[1]"},
+           {R"({"queries":"a","documents":["a",")" + large + R"("]})", "documents[1]"}}) {
+    const net::HttpResponse response = fixture.post("/score", body);
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
+  }
 }
 
 }  // namespace

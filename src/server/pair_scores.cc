@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,98 +20,178 @@ double sigmoid(double x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
 
-Error too_long(std::string_view field, size_t tokens, int64_t most) {
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("'{}' and its query make {} tokens; this model takes at most {}", field,
-                           tokens, most),
-               std::string(field)};
+std::string query_field(const PairTexts& texts, size_t query) {
+  return texts.queries.size() > 1 ? api::item_path(texts.query_field, query)
+                                  : std::string(texts.query_field);
 }
 
-const std::string& query_of(const PairTexts& texts, size_t document) {
-  return texts.queries[texts.queries.size() == 1 ? 0 : document];
+TextPair pair_of(const PairTexts& texts, size_t document) {
+  const size_t query = texts.queries.size() == 1 ? 0 : document;
+  return {.first = texts.queries[query],
+          .second = texts.documents[document],
+          .first_field = query_field(texts, query),
+          .second_field = api::item_path(texts.document_field, document)};
 }
 
-// Each text by itself.
+// `around`: tokens of the prompt that are neither text's.
+Error no_room(const std::string& field, size_t tokens, size_t around, int64_t most) {
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("'{}' has {} tokens and leaves no room for a text beside it: this model "
+                           "takes at most {} tokens, {} of them its own",
+                           field, tokens, most, around),
+               field};
+}
+
+Error too_long(const TextPair& pair, size_t tokens, int64_t most) {
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("'{}' and '{}' make {} tokens; this model takes at most {}",
+                           pair.second_field, pair.first_field, tokens, most),
+               pair.second_field};
+}
+
+// Each text by itself. A query that is too long is refused where it becomes a request.
 Result<void> add_apart(const PairTexts& texts, const ServedModel& model, PooledPrompts& prompts) {
   const tokenizer::Tokenizer& tokenizer = model.tokenizer;
-  const auto add = [&](const std::string& text, const std::string& field, int64_t most) {
-    std::vector<TokenId> tokens = tokenizer.encode_prompt(text);
-    if (texts.cuts) tokenizer.cut_prompt(tokens, static_cast<size_t>(most), Cut::kEnd);
-    prompts.add(field, std::move(tokens));
-  };
-  const int64_t most = text_tokens_max(model);
   for (size_t i = 0; i < texts.queries.size(); ++i) {
-    const bool is_list = texts.queries.size() > 1;
-    add(texts.queries[i],
-        is_list ? api::item_path(texts.query_field, i) : std::string(texts.query_field), most);
+    prompts.add(query_field(texts, i), tokenizer.encode_prompt(texts.queries[i]));
   }
+  const int64_t most =
+      std::min(text_tokens_max(model), texts.document_tokens_max.value_or(INT64_MAX));
   for (size_t i = 0; i < texts.documents.size(); ++i) {
-    add(texts.documents[i], api::item_path(texts.document_field, i),
-        std::min(most, texts.document_tokens_max.value_or(INT64_MAX)));
+    std::vector<TokenId> tokens = tokenizer.encode_prompt(texts.documents[i]);
+    if (texts.cut) tokenizer.cut_prompt(tokens, static_cast<size_t>(most), *texts.cut);
+    prompts.add(api::item_path(texts.document_field, i), std::move(tokens));
   }
   return {};
 }
 
 // [CLS] query [SEP] document [SEP]
 Result<void> add_pairs(const PairTexts& texts, const ServedModel& model, PooledPrompts& prompts) {
-  const auto most = static_cast<size_t>(text_tokens_max(model));
   for (size_t i = 0; i < texts.documents.size(); ++i) {
-    const std::string field = api::item_path(texts.document_field, i);
-    std::string document = texts.documents[i];
-    auto pair = model.tokenizer.encode_pair(query_of(texts, i), document, most);
-    if (!pair) {
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("the tokenizer of '{}' says nothing of pairs of texts", model.id),
-                   "model"};
-    }
-    if (pair->is_cut && !texts.cuts) {
-      const auto whole = model.tokenizer.encode_pair(query_of(texts, i), document, INT32_MAX);
-      return too_long(field, whole->tokens.size(), static_cast<int64_t>(most));
-    }
-    prompts.add(field, std::move(pair->tokens), pair->second_text);
+    TextPair pair = pair_of(texts, i);
+    TRY_ASSIGN(auto prompt, pair_prompt(pair, model, texts.cut, texts.document_tokens_max));
+    prompts.add(std::move(pair.second_field), std::move(prompt.tokens), prompt.second_text);
   }
   return {};
 }
 
+// What stands around a query and a document of a model that answers yes or no.
+struct Question {
+  const ServedModel& model;
+  std::vector<TokenId> before;
+  std::vector<TokenId> behind;
+  int64_t most = 0;  // tokens of all
+};
+
+// Of a query that leaves no room for a token of a document.
+Error no_room_in(const Question& question, const PairTexts& texts, const TextPair& pair) {
+  const tokenizer::Tokenizer& tokenizer = question.model.tokenizer;
+  const size_t fixed = question.before.size() + question.behind.size();
+  const size_t bare =
+      fixed + tokenizer.encode(chat::RerankPrompt::ahead(texts.instruction, "")).size();
+  if (!texts.instruction.empty() && bare >= static_cast<size_t>(question.most)) {
+    const size_t without = fixed + tokenizer.encode(chat::RerankPrompt::ahead(" ", "")).size();
+    return no_room("instruction", tokenizer.encode(texts.instruction).size(), without,
+                   question.most);
+  }
+  return no_room(pair.first_field, tokenizer.encode(pair.first).size(), bare, question.most);
+}
+
+// The document loses what is too much, and nothing else does.
+Result<std::vector<TokenId>> question_prompt(const Question& question, const PairTexts& texts,
+                                             const TextPair& pair) {
+  const tokenizer::Tokenizer& tokenizer = question.model.tokenizer;
+  const auto most = static_cast<size_t>(question.most);
+  const auto document_most =
+      static_cast<size_t>(std::max<int64_t>(texts.document_tokens_max.value_or(INT64_MAX), 1));
+  // One text: its tokens do not end where the document begins.
+  std::vector<TokenId> tokens = question.before;
+  tokenizer.encode(chat::RerankPrompt::between(texts.instruction, pair.first, pair.second), tokens);
+  tokens.insert(tokens.end(), question.behind.begin(), question.behind.end());
+  const bool is_bounded = document_most < tokens.size();
+  if (tokens.size() <= most && !is_bounded) return tokens;
+
+  const std::vector<TokenId> ahead =
+      tokenizer.encode(chat::RerankPrompt::ahead(texts.instruction, pair.first));
+  const size_t kept = question.before.size() + ahead.size() + question.behind.size();
+  if (kept >= most) return no_room_in(question, texts, pair);
+  std::vector<TokenId> document = tokenizer.encode(" " + pair.second);
+  const size_t room = std::min(most - kept, document_most);
+  if (tokens.size() <= most && document.size() <= document_most) return tokens;
+  if (!texts.cut) return too_long(pair, tokens.size(), question.most);
+  const auto over =
+      static_cast<std::ptrdiff_t>(document.size() > room ? document.size() - room : 0);
+  if (*texts.cut == Cut::kBegin) {
+    document.erase(document.begin(), document.begin() + over);
+  } else {
+    document.erase(document.end() - over, document.end());
+  }
+  tokens = question.before;
+  for (const std::span<const TokenId> part :
+       {std::span(ahead), std::span<const TokenId>(document), std::span(question.behind)}) {
+    tokens.insert(tokens.end(), part.begin(), part.end());
+  }
+  return tokens;
+}
+
 Result<void> add_questions(const PairTexts& texts, const ServedModel& model,
                            PooledPrompts& prompts) {
-  const tokenizer::Tokenizer& tokenizer = model.tokenizer;
-  const std::vector<TokenId> before = tokenizer.encode_with_special(chat::RerankPrompt::kBefore);
-  const std::vector<TokenId> behind = tokenizer.encode_with_special(chat::RerankPrompt::kBehind);
-  const int64_t most = text_tokens_max(model);
+  const Question question{
+      .model = model,
+      .before = model.tokenizer.encode_with_special(chat::RerankPrompt::kBefore),
+      .behind = model.tokenizer.encode_with_special(chat::RerankPrompt::kBehind),
+      .most = text_tokens_max(model)};
   for (size_t i = 0; i < texts.documents.size(); ++i) {
-    const std::string field = api::item_path(texts.document_field, i);
-    std::vector<TokenId> tokens = before;
-    // One text: its tokens do not end where the document begins.
-    tokenizer.encode(
-        chat::RerankPrompt::between(texts.instruction, query_of(texts, i), texts.documents[i]),
-        tokens);
-    const size_t whole = tokens.size() + behind.size();
-    if (whole > static_cast<size_t>(most)) {
-      const bool can_be_cut = behind.size() + before.size() < static_cast<size_t>(most);
-      if (!texts.cuts || !can_be_cut) return too_long(field, whole, most);
-      tokens.resize(static_cast<size_t>(most) - behind.size());
-    }
-    tokens.insert(tokens.end(), behind.begin(), behind.end());
-    prompts.add(field, std::move(tokens));
+    TextPair pair = pair_of(texts, i);
+    TRY_ASSIGN(std::vector<TokenId> tokens, question_prompt(question, texts, pair));
+    prompts.add(std::move(pair.second_field), std::move(tokens));
   }
   return {};
 }
 
 }  // namespace
 
-std::optional<api::ApiError> PairScores::refusal(const ServedModel& model, std::string_view field) {
+Result<tokenizer::Tokenizer::PairPrompt> pair_prompt(const TextPair& pair, const ServedModel& model,
+                                                     std::optional<Cut> cut,
+                                                     std::optional<int64_t> second_tokens_max) {
+  const int64_t most = text_tokens_max(model);
+  auto prompt = model.tokenizer.encode_pair(
+      pair.first, pair.second,
+      {.tokens_max = static_cast<size_t>(most),
+       .second_tokens_max = static_cast<size_t>(second_tokens_max.value_or(INT64_MAX)),
+       .cut = cut.value_or(Cut::kEnd)});
+  if (!prompt) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("the tokenizer of '{}' says nothing of pairs of texts", model.id),
+                 "model"};
+  }
+  if (prompt->tokens.size() > static_cast<size_t>(most)) {
+    return no_room(pair.first_field, prompt->first_tokens, prompt->framing_tokens, most);
+  }
+  if (prompt->is_cut() && !cut) return too_long(pair, prompt->whole_tokens, most);
+  return *std::move(prompt);
+}
+
+std::optional<api::ApiError> PairScores::refusal(const ServedModel& model, std::string_view field,
+                                                 std::string_view instruction) {
   if (const auto error = model.no_text(field, TextUse::kEmbeddedText)) {
     return api::api_error(*error);
   }
-  if (model.vectors.labels.size() < 2 || model.vectors.score_by != ScoreBy::kLabel) {
-    return std::nullopt;
+  const VectorUse& use = model.vectors;
+  if (use.score_by == ScoreBy::kLabel && use.labels.size() > 1) {
+    return api::api_error(
+        {ErrorCode::kUnsupported,
+         fmt::format("'{}' sorts texts into {} labels and has no score for a pair: "
+                     "ask /predict or /classify",
+                     model.id, use.labels.size()),
+         "model"});
   }
-  return api::api_error({ErrorCode::kUnsupported,
-                         fmt::format("'{}' sorts texts into {} labels and has no score for a pair: "
-                                     "ask /predict or /classify",
-                                     model.id, model.vectors.labels.size()),
-                         "model"});
+  if (instruction.empty() || use.score_by == ScoreBy::kTokens) return std::nullopt;
+  return api::api_error(
+      {ErrorCode::kUnsupported,
+       fmt::format("'instruction' is not supported: '{}' scores without one (--rerank-by yes-no)",
+                   model.id),
+       "instruction"});
 }
 
 Result<PairScores> PairScores::of(const PairTexts& texts, const ServedModel& model) {

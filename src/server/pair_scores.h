@@ -22,14 +22,31 @@ struct PairTexts {
   std::span<const std::string> documents;
   std::string_view instruction = {};  // empty: chat::RerankPrompt::kTask
   std::optional<int64_t> document_tokens_max = {};
-  bool cuts = true;  // what is too long loses the document's end; false: it is refused
+  // What a document that is too long loses; nothing: it is refused. A query is never cut.
+  std::optional<tokenizer::Tokenizer::Cut> cut = tokenizer::Tokenizer::Cut::kEnd;
   bool raw_scores = false;
 };
 
+// Two texts that are one prompt, each with where it stands in the body.
+struct TextPair {
+  const std::string& first;
+  const std::string& second;
+  std::string first_field;
+  std::string second_field;
+};
+// Errors: the first text leaves no room for a token of the second one, or they are too long
+// together and `cut` is nothing (kDoesNotFit with the field); the model's tokenizer says
+// nothing of pairs (kUnsupported).
+Result<tokenizer::Tokenizer::PairPrompt> pair_prompt(const TextPair& pair, const ServedModel& model,
+                                                     std::optional<tokenizer::Tokenizer::Cut> cut,
+                                                     std::optional<int64_t> second_tokens_max = {});
+
 class PairScores {
  public:
-  // Why this model scores nothing; nothing if it does. `field`: where texts stand, for errors.
-  static std::optional<api::ApiError> refusal(const ServedModel& model, std::string_view field);
+  // Why this model scores nothing, or not by an instruction; nothing if it does. `field`: where
+  // texts stand, for errors.
+  static std::optional<api::ApiError> refusal(const ServedModel& model, std::string_view field,
+                                              std::string_view instruction = {});
 
   // One query beside each document, or as many queries as documents. Errors: what is too long.
   static Result<PairScores> of(const PairTexts& texts, const ServedModel& model);

@@ -10,6 +10,7 @@
 
 #include "api/tei_request.h"
 #include "api/tei_response.h"
+#include "net/url.h"
 #include "server/completion_prompt.h"
 #include "server/embedding_request.h"
 #include "server/endpoints.h"
@@ -42,10 +43,16 @@ std::string id_of(std::string_view prefix, const ModelRequest::Scope& scope) {
   return random_id(prefix, {.seed = scope.identity.draw(), .counter = 0});
 }
 
+// Nothing: what is too long is refused.
+std::optional<Cut> cut_of(api::TeiTruncate how) {
+  if (how == api::TeiTruncate::kRefused) return std::nullopt;
+  return how == api::TeiTruncate::kStart ? Cut::kBegin : Cut::kEnd;
+}
+
 void cut(std::vector<TokenId>& tokens, api::TeiTruncate how, const ServedModel& model) {
-  if (how == api::TeiTruncate::kRefused) return;
-  model.tokenizer.cut_prompt(tokens, static_cast<size_t>(text_tokens_max(model)),
-                             how == api::TeiTruncate::kStart ? Cut::kBegin : Cut::kEnd);
+  const std::optional<Cut> side = cut_of(how);
+  if (!side) return;
+  model.tokenizer.cut_prompt(tokens, static_cast<size_t>(text_tokens_max(model)), *side);
 }
 
 class TeiEmbedding final : public ModelRequest {
@@ -169,7 +176,7 @@ class TeiReranking final : public ModelRequest {
                                  .queries = {&request_.query, 1},
                                  .document_field = "texts",
                                  .documents = request_.texts,
-                                 .cuts = request_.truncate != api::TeiTruncate::kRefused,
+                                 .cut = cut_of(request_.truncate),
                                  .raw_scores = request_.raw_scores},
                                 scope.model);
     if (!pairs.ok()) return api::api_error(pairs.error());
@@ -294,14 +301,12 @@ class Classification final : public ModelRequest {
       prompts.add(field, std::move(tokens));
       return std::nullopt;
     }
-    const bool cuts = request_.truncate != api::TeiTruncate::kRefused;
-    const size_t most = cuts ? static_cast<size_t>(text_tokens_max(model)) : size_t{INT32_MAX};
-    auto pair = model.tokenizer.encode_pair(text.first, *text.second, most);
-    if (!pair) {
-      return api::api_error(
-          {ErrorCode::kUnsupported,
-           fmt::format("the tokenizer of '{}' says nothing of pairs of texts", model.id), field});
-    }
+    auto pair = pair_prompt({.first = text.first,
+                             .second = *text.second,
+                             .first_field = api::item_path(field, 0),
+                             .second_field = api::item_path(field, 1)},
+                            model, cut_of(request_.truncate));
+    if (!pair.ok()) return api::api_error(pair.error());
     prompts.add(field, std::move(pair->tokens), pair->second_text);
     return std::nullopt;
   }
@@ -333,16 +338,25 @@ void rerank_any(Call call, Services& services) {
   run_request(std::move(call), services, std::make_unique<EitherReranking>(), Work::kPooled);
 }
 
-// Of the model that was asked first, one that makes no text where there is one.
+// Of the model that `?model=` names; without it of the first one that makes no text, or of the
+// first of all.
 void tei_info(Call call, Services& services) {
-  const auto models = services.catalogue.serving();
-  const auto makes_vectors = [](const auto& model) {
-    return !model->engine.capacity().generates();
-  };
-  auto found = std::ranges::find_if(models, makes_vectors);
-  if (found == models.end()) found = models.begin();
-  if (found == models.end()) return call.send(services.no_model(""));
-  const ServedModel& model = **found;
+  const std::string name = net::query_value(call.request.query, "model").value_or("");
+  std::shared_ptr<const ServedModel> found;
+  if (!name.empty()) {
+    const auto table = services.catalogue.table();
+    const ModelCatalogue::Entry* entry = table->find(name);
+    if (entry == nullptr) entry = table->find_adapters_of(name);
+    if (entry != nullptr) found = entry->model;
+  } else if (const auto models = services.catalogue.serving(); !models.empty()) {
+    const auto makes_vectors = [](const auto& model) {
+      return !model->engine.capacity().generates();
+    };
+    const auto first = std::ranges::find_if(models, makes_vectors);
+    found = first == models.end() ? models.front() : *first;
+  }
+  if (found == nullptr) return call.send(services.no_model(name));
+  const ServedModel& model = *found;
   std::string weights;
   if (model.runtime) {
     for (const auto& [name, value] : model.runtime()) {

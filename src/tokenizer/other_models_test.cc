@@ -147,6 +147,43 @@ TEST(OtherModels, PromptsAreCutWithinWhatStandsAroundThem) {
   EXPECT_THAT(cut({'a', 'b', 'c'}, 2, Cut::kBegin), ElementsAre('b', 'c')) << "other tokens";
 }
 
+// Of two texts the second one is cut, and never to nothing.
+TEST(OtherModels, OfTwoTextsTheSecondIsCut) {
+  using Cut = Tokenizer::Cut;
+  std::string file = llama3_file({});
+  const std::string none = R"("pair": [])";
+  const std::string token = R"({"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}})";
+  file.replace(file.find(none), none.size(),
+               fmt::format(R"("pair": [{0}, {{"Sequence": {{"id": "A", "type_id": 0}}}}, {0},
+                              {{"Sequence": {{"id": "B", "type_id": 1}}}}, {0}])",
+                           token));
+  const auto loaded = Tokenizer::from_json(file, "tokenizer.json");
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const auto pair = [&](std::string_view first, std::string_view second,
+                        const Tokenizer::PairRoom& room) {
+    return loaded->encode_pair(first, second, room).value();
+  };
+  const auto whole = pair("abc", "defg", {});
+  EXPECT_THAT(whole.tokens, ElementsAre(256, 'a', 'b', 'c', 256, 'd', 'e', 'f', 'g', 256));
+  EXPECT_EQ(whole.second_text, 5);
+  EXPECT_FALSE(whole.is_cut());
+  EXPECT_THAT(pair("abc", "defg", {.tokens_max = 8}).tokens,
+              ElementsAre(256, 'a', 'b', 'c', 256, 'd', 'e', 256));
+  const auto end = pair("abc", "defg", {.tokens_max = 8, .cut = Cut::kBegin});
+  EXPECT_THAT(end.tokens, ElementsAre(256, 'a', 'b', 'c', 256, 'f', 'g', 256));
+  EXPECT_TRUE(end.is_cut());
+  EXPECT_EQ(end.whole_tokens, 10u);
+  EXPECT_EQ(end.first_tokens, 3u);
+  EXPECT_EQ(end.framing_tokens, 3u);
+  for (const size_t room : {7u, 6u, 3u, 0u}) {  // the first text stays, whether it fits or not
+    EXPECT_THAT(pair("abc", "defg", {.tokens_max = room}).tokens,
+                ElementsAre(256, 'a', 'b', 'c', 256, 'd', 256));
+  }
+  const auto bounded = pair("abc", "defg", {.tokens_max = 99, .second_tokens_max = 2});
+  EXPECT_THAT(bounded.tokens, ElementsAre(256, 'a', 'b', 'c', 256, 'd', 'e', 256));
+  EXPECT_FALSE(bounded.is_cut()) << "its own limit is no lack of room";
+}
+
 TEST(OtherModels, Qwen2) {
   const std::string file =
       qwen2_file({"ab", "\xC3\xA9", "ab\xC3\xA9", "12"},

@@ -330,21 +330,27 @@ std::vector<TokenId> Tokenizer::encode_prompt(std::string_view text) const {
 
 std::optional<Tokenizer::PairPrompt> Tokenizer::encode_pair(std::string_view first,
                                                             std::string_view second,
-                                                            size_t tokens_max) const {
+                                                            const PairRoom& room) const {
   if (!state_->frame.pair) return std::nullopt;
   const PromptFrame::Pair& frame = *state_->frame.pair;
-  std::vector<TokenId> a = encode(first);
+  const std::vector<TokenId> a = encode(first);
   std::vector<TokenId> b = encode(second);
-  const size_t framed = frame.begin.size() + frame.middle.size() + frame.end.size();
-  const size_t room = tokens_max > framed ? tokens_max - framed : 0;
+  const auto shorten = [&](size_t most) {
+    if (b.size() <= most) return;
+    const auto over = static_cast<std::ptrdiff_t>(b.size() - most);
+    if (room.cut == Cut::kBegin) {
+      b.erase(b.begin(), b.begin() + over);
+    } else {
+      b.erase(b.end() - over, b.end());
+    }
+  };
+  shorten(std::max<size_t>(room.second_tokens_max, 1));
   PairPrompt pair;
-  pair.is_cut = a.size() + b.size() > room;
-  if (pair.is_cut) {
-    // Of the second text one token stays, if there is room for any.
-    const size_t second_least = std::min<size_t>(b.size(), room > 0 ? 1 : 0);
-    a.resize(std::min(a.size(), room - second_least));
-    b.resize(std::min(b.size(), room - a.size()));
-  }
+  pair.framing_tokens = frame.begin.size() + frame.middle.size() + frame.end.size();
+  pair.first_tokens = a.size();
+  const size_t kept = pair.framing_tokens + a.size();
+  pair.whole_tokens = kept + b.size();
+  shorten(room.tokens_max > kept ? room.tokens_max - kept : 1);
   const auto append = [&](const std::vector<TokenId>& part) {
     pair.tokens.insert(pair.tokens.end(), part.begin(), part.end());
   };

@@ -5,6 +5,8 @@
 // tokens. Control tokens exist only where the caller asks for them by id.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,21 +50,30 @@ class Tokenizer {
   // Of a text that is a prompt by itself: with what the model's files put before and behind one (a
   // bos token; an encoder's [CLS] and [SEP]). A chat template writes those tokens itself.
   std::vector<TokenId> encode_prompt(std::string_view text) const;
+  enum class Cut : uint8_t { kEnd, kBegin };  // what a text loses
   // Of two texts that are one prompt, as the model's files put them together ([CLS] a [SEP] b
-  // [SEP]); at most `tokens_max` tokens: the second text loses its end, then the first one. Nothing
-  // if the files say nothing of two.
+  // [SEP]). Nothing if the files say nothing of two.
+  struct PairRoom {
+    size_t tokens_max = SIZE_MAX;         // of the prompt
+    size_t second_tokens_max = SIZE_MAX;  // of the second text
+    Cut cut = Cut::kEnd;
+  };
   struct PairPrompt {
     std::vector<TokenId> tokens;
-    int second_text = 0;  // where the second text begins
-    bool is_cut = false;
+    int second_text = 0;      // where the second text begins
+    size_t whole_tokens = 0;  // of the prompt with all of the second text that its own limit leaves
+    size_t first_tokens = 0;  // of the first text
+    size_t framing_tokens = 0;  // before, between and behind them
+    bool is_cut() const { return tokens.size() < whole_tokens; }
   };
+  // The second text alone is cut, to no less than one token: a first one that leaves no room for
+  // that gives more than tokens_max.
   std::optional<PairPrompt> encode_pair(std::string_view first, std::string_view second,
-                                        size_t tokens_max) const;
+                                        const PairRoom& room) const;
   std::span<const TokenId> prompt_begin() const;
   std::span<const TokenId> prompt_end() const;
   // At most `tokens_max` tokens of such a prompt, but what was put before and behind the text stays
   // where it is: the text loses its end, or its beginning. Fewer than those are are cut like text.
-  enum class Cut : uint8_t { kEnd, kBegin };
   void cut_prompt(std::vector<TokenId>& tokens, size_t tokens_max, Cut cut) const;
   // Where another file knows better (tokenizer_config.json's add_bos_token and add_eos_token).
   void set_prompt_begin(std::vector<TokenId> tokens);
