@@ -255,6 +255,36 @@ Result<void> write_year_page(const cli::Arguments& arguments, const Years& years
   return base::write_file(arguments.text("--html"), simulator::fleet_page(page, {&fleet, 1}));
 }
 
+// What fails as a whole.
+std::vector<Flag> failure_flags() {
+  return {
+      {.name = "--failure-zones",
+       .value = "N",
+       .help = "zones that replicas stand in, evenly, and that fail as a whole",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = 64,
+       .only_with = {{"--days"}}},
+      {.name = "--failure-regions",
+       .value = "N",
+       .help = "regions with an equal part of the load, replicas of their own that are scaled "
+               "apart, and days that begin at other hours; a lost one's requests go to the others",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "1",
+       .least = 1,
+       .most = 64,
+       .only_with = {{"--days"}}},
+      {.name = "--failover-seconds",
+       .value = "S",
+       .help = "until a lost region's clients ask the others; what they send before is lost",
+       .kind = Flag::Kind::kNumber,
+       .default_text = "5",
+       .least = 0,
+       .most = 3600,
+       .only_with = {{"--days"}}}};
+}
+
 }  // namespace
 
 double price_of(const cli::Arguments& arguments, const simulator::SimulationOptions& options) {
@@ -269,7 +299,7 @@ bool is_of_whole_run(std::string_view flag) {
 }
 
 std::vector<Flag> fluid_flags() {
-  return {
+  std::vector<Flag> flags = {
       {.name = "--fidelity",
        .value = "HOW",
        .help = "steps: every step of every replica; fluid: rates and amounts, for long times and "
@@ -310,36 +340,13 @@ std::vector<Flag> fluid_flags() {
        .least = 0.1,
        .most = 600,
        .only_with = {{"--days"}}},
-      {.name = "--failure-zones",
-       .value = "N",
-       .help = "zones that replicas stand in, evenly, and that fail as a whole",
-       .kind = Flag::Kind::kInteger,
-       .default_text = "1",
-       .least = 1,
-       .most = 64,
-       .only_with = {{"--days"}}},
-      {.name = "--failure-regions",
-       .value = "N",
-       .help = "regions with an equal part of the load, replicas of their own that are scaled "
-               "apart, and days that begin at other hours; a lost one's requests go to the others",
-       .kind = Flag::Kind::kInteger,
-       .default_text = "1",
-       .least = 1,
-       .most = 64,
-       .only_with = {{"--days"}}},
-      {.name = "--failover-seconds",
-       .value = "S",
-       .help = "until a lost region's clients ask the others; what they send before is lost",
-       .kind = Flag::Kind::kNumber,
-       .default_text = "5",
-       .least = 0,
-       .most = 3600,
-       .only_with = {{"--days"}}},
       {.name = "--without",
        .value = "CAUSE",
        .help = "leave that kind of fault_rates out",
        .many = true,
        .only_with = {{"--days"}}}};
+  for (Flag& flag : failure_flags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 Result<std::string> check_fluid_text(const cli::Arguments& arguments, const Play& play,

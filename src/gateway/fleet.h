@@ -371,8 +371,8 @@ class Fleet {
     double region_egress_s_per_mb = 0;
     int region_workers = 1;
     int region_returns = 0;  // after it was down
-    ForeignLoad said_load;  // as its metrics said lately
-    int64_t said_ns = 0;    // 0: never
+    ForeignLoad said_load;   // as its metrics said lately
+    int64_t said_ns = 0;     // 0: never
     bool scraping = false;
     bool leaves = false;            // taken out: nothing new for it
     bool gives_up_answers = false;  // an operator wants them to go on elsewhere

@@ -65,8 +65,8 @@ Result<std::unique_ptr<JsonTables>> SchemaTables::build(NodeId root, uint16_t wh
       return std::ranges::any_of(value.arrays,
                                  [&](uint32_t array) { return !possible(tables_->arrays[array]); });
     };
-    is_done = !any_without && !any_lacks_keys &&
-              std::ranges::none_of(tables_->values, holds_impossible);
+    is_done =
+        !any_without && !any_lacks_keys && std::ranges::none_of(tables_->values, holds_impossible);
     if (!is_done || !graph_.uses_unique()) continue;
     count_values();
     TRY_ASSIGN(const bool any, empty_unique());
