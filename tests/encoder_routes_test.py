@@ -409,7 +409,8 @@ class Routes(unittest.TestCase):
                 self.assertIn("http://", line, said)
                 address = line[line.index("http://"):].split()[0].rstrip("/")
                 models = json.loads(urllib.request.urlopen(address + "/v1/models", timeout=30).read())["data"]
-                self.assertEqual([model["max_model_len"] for model in models], [POSITIONS] * 2)
+                self.assertEqual({model["max_model_len"] for model in models}, {POSITIONS})
+                self.assertGreaterEqual(len(models), 2)
             finally:
                 process.kill()
                 process.wait(30)
