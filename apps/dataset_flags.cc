@@ -126,7 +126,7 @@ std::vector<Flag> benchmark_set_flags() {
       of_kinds({"sonnet"},
                token_flag("--sonnet-prefix-len", "of them, those that all share", "200", 0)),
       in_place_of(
-          {{"--output-len"}, {"--backend", {"openai-embeddings"}}},
+          {{"--output-len"}, {"--backend", {"openai-embeddings", "vllm-rerank"}}},
           of_kinds({"sonnet"}, token_flag("--sonnet-output-len", "answer tokens", "150", 1))),
       in_place_of(
           {{"--output-len"}},
@@ -172,7 +172,8 @@ std::vector<Flag> dataset_flags() {
   const std::vector<std::string> invented = {"random", "prefix_repetition", "sonnet"};
   const std::vector<std::string> all_but_trace = {
       "random", "prefix_repetition", "sharegpt", "custom", "sonnet", "hf"};
-  const std::vector<cli::Circumstance> no_answers = {{"--backend", {"openai-embeddings"}}};
+  const std::vector<cli::Circumstance> no_answers = {
+      {"--backend", {"openai-embeddings", "vllm-rerank"}}};
   const cli::Circumstance by_name{"--preset"};
   std::vector<Flag> flags = {
       std::move(kind),

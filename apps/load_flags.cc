@@ -43,6 +43,7 @@ Result<bench::Target> read_target(const cli::Arguments& arguments) {
 Result<bench::QuestionOptions> read_question(const cli::Arguments& arguments) {
   bench::QuestionOptions question;
   question.ignore_eos = arguments.has("--ignore-eos") || is_invented(arguments);
+  question.rerank_documents = static_cast<int>(arguments.integer("--rerank-documents"));
   for (const auto& [flag, key] : sampling_keys()) {
     if (!arguments.has(flag)) continue;
     const double number = arguments.number(flag);
@@ -186,13 +187,17 @@ Result<void> fill_info(const cli::Arguments& arguments, LoadPlan& plan) {
     TRY_ASSIGN(auto parsed, bench::parse_pair(pair, "metadata"));
     info.metadata.insert(std::move(parsed));
   }
+  info.documents_each =
+      bench::answer_limits(plan.target, plan.question, plan.conversations.front().turns.front())
+          .documents;
   set_lengths(plan);
   return {};
 }
 
 std::vector<Flag> server_flags() {
   Flag backend = text_flag("--backend", "NAME", "which of OpenAI's dialects", "openai");
-  backend.choices = {"openai", "vllm", "openai-chat", "openai-responses", "openai-embeddings"};
+  backend.choices = {"openai",     "vllm", "openai-chat", "openai-responses", "openai-embeddings",
+                     "vllm-rerank"};
   Flag adapters = text_flag("--lora-modules", "NAME",
                             "models or adapters to ask; --lora-assignment says which");
   adapters.many = true;
@@ -271,7 +276,12 @@ std::vector<Flag> question_flags() {
       number_flag("--repetition-penalty", "X", "default the server's", "", 0, 10),
       count_flag("--logprobs", "N", "ask for logprobs, with so many alternatives", "", 0, 100),
   };
-  for (Flag& flag : flags) flag.not_with = {{"--backend", {"openai-embeddings"}}};
+  for (Flag& flag : flags) flag.not_with = {{"--backend", {"openai-embeddings", "vllm-rerank"}}};
+  flags.push_back(count_flag(
+      "--rerank-documents", "N",
+      "documents of a request: prompts are cut into a query and so many, all about as long", "10",
+      1, 1000));
+  flags.back().only_with = {{"--backend", {"vllm-rerank"}}};
   flags.push_back(text_flag("--extra-body", "JSON", "members that go into every body"));
   flags.push_back(text_flag("--chat-template-kwargs", "JSON",
                             "arguments of the model's chat template, in every body"));

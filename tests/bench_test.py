@@ -133,6 +133,25 @@ class LoadTests(ServerTestCase):
         self.assertIn(f"{'Successful requests:':<40} {3:<10}", done.stdout)
         self.assertIn(f"{'Total generated tokens:':<40} {0:<10}", done.stdout)
 
+    def test_documents_in_order(self):
+        """--backend vllm-rerank: prompts become a query and documents; figures of documents; an answer is checked."""
+        result = self.folder / "ranked.json"
+        done = self.serve("--backend", "vllm-rerank", "--num-prompts", 3, "--input-len", 40, "--rerank-documents", 4,
+                          "--result-filename", result)
+        self.assertIn(f"{'Successful requests:':<40} {3:<10}", done.stdout)
+        self.assertIn(f"{'Documents per request:':<40} {4:<10}", done.stdout)
+        kept = json.loads(result.read_text())
+        self.assertEqual((kept["documents_per_request"], kept["completed"], kept["failed"]), (4, 3, 0))
+        self.assertGreater(kept["total_input_tokens"], 3 * 40 - 12, "the query is read with each document")
+        few = self.serve("--backend", "vllm-rerank", "--num-prompts", 2, "--input-len", 40, "--extra-body",
+                         '{"documents": ["a", "b", "c"], "top_n": 2}')
+        self.assertIn(f"{'Successful requests:':<40} {2:<10}", few.stdout)
+        self.assertIn(f"{'Documents per request:':<40} {3:<10}", few.stdout)
+        # What answers, but does not put documents in order, has failed.
+        other = self.serve("--backend", "vllm-rerank", "--endpoint", "/v1/score", "--num-prompts", 1, "--input-len", 20,
+                           "--extra-body", '{"text_1": "a", "text_2": ["b"]}', code=1)
+        self.assertIn("results", other.stdout + other.stderr)
+
     def test_data_sets(self):
         custom = self.folder / "custom.jsonl"
         custom.write_text('{"prompt": "hello", "output_tokens": 3}\n{"messages": [{"role": "user", "content": "a"}]}\n')

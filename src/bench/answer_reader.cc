@@ -6,6 +6,7 @@
 
 #include "base/terminal_text.h"
 #include "base/utf8.h"
+#include "bench/ranking.h"
 
 namespace pelton::bench {
 
@@ -129,6 +130,10 @@ void AnswerReader::take_whole(int64_t now_ns) {
   }
   if (!read.ok()) return fail("the answer is no JSON: " + read.error().message);
   if (!fields_.error.empty()) return fail(fields_.error);
+  if (limits_.documents > 0) {
+    const Result<void> ranked = check_ranking(whole_, limits_.documents, limits_.results);
+    if (!ranked.ok()) return fail(ranked.error().message);
+  }
   if (!believes_counts(fields_)) return;
   take_usage(fields_);
   record_.output_bytes = fields_.bytes();

@@ -21,6 +21,10 @@ namespace pelton::bench {
 struct AnswerLimits {
   int64_t tokens_max = 1 << 20;  // of all of its choices
   int64_t prompt_tokens_max = 100'000'000;
+  // Of an answer that puts documents in order: how many there are, and how many of them it names;
+  // 0: it is another.
+  int64_t documents = 0;
+  int64_t results = 0;
 
   // For an answer of `asked` tokens (0: as the model likes; see asked_tokens). Some servers count
   // what ends an answer, or begin before the limit is known.

@@ -73,6 +73,15 @@ TEST(Question, Bodies) {
             R"("max_completion_tokens":7,"ignore_eos":true,"temperature":0.5,"stream":true,)"
             R"("stream_options":{"include_usage":true}})");
   EXPECT_EQ(body("openai-embeddings", {}), R"({"model":"m","input":"hi \"you\""})");
+  options.rerank_documents = 2;
+  EXPECT_EQ(body("vllm-rerank", {}), R"({"model":"m","query":"hi","documents":["\"you","\""]})");
+  options.extra = Json::parse(R"({"query":"q","documents":["a","b","c"],"top_n":2})").value();
+  EXPECT_EQ(body("vllm-rerank", {}),
+            R"({"model":"m","query":"q","documents":["a","b","c"],"top_n":2})");
+  const AnswerLimits limits =
+      answer_limits(target_at(1, "vllm-rerank"), options, conversation.turns[0]);
+  EXPECT_EQ(limits.documents, 3);
+  EXPECT_EQ(limits.results, 2);
   options.extra = Json::parse(R"({"max_output_tokens":3,"user":"u"})").value();
   options.sampling.clear();
   options.ignore_eos = false;
@@ -273,6 +282,24 @@ TEST(AnswerReader, Embeddings) {
   EXPECT_EQ(record.output_tokens, 0);
   EXPECT_TRUE(record.pieces.empty());
   EXPECT_EQ(record.end_ns, 7);
+}
+
+TEST(AnswerReader, DocumentsInOrder) {
+  const auto read = [](std::string_view body) {
+    RequestRecord record;
+    AnswerReader reader(record, {.documents = 2, .results = 2});
+    reader.head(200, {}, 0);
+    reader.bytes(body, 5);
+    reader.end({}, 7);
+    return record;
+  };
+  const RequestRecord whole = read(
+      R"({"usage":{"prompt_tokens":8},"results":[{"index":1,"relevance_score":1},{"index":0,"relevance_score":0}]})");
+  EXPECT_TRUE(whole.ok) << whole.error;
+  EXPECT_EQ(whole.input_tokens, 8);
+  EXPECT_THAT(read(R"({"results":[{"index":1,"relevance_score":1}]})").error,
+              HasSubstr("ranks 1 documents"));
+  EXPECT_THAT(read(R"({"error":{"message":"busy"}})").error, "busy");
 }
 
 TEST(AnswerReader, Failures) {

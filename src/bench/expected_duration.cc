@@ -18,7 +18,7 @@ ExpectedDuration expected_duration(const Target& target, const QuestionOptions& 
     is_spread |= at_s[i] > 0;
     for (const workload::Turn& turn : conversations[i].turns) {
       int64_t tokens = 0;
-      if (target.backend != Backend::kEmbeddings) {
+      if (generates(target.backend)) {
         tokens = asked_tokens(target, question, turn);
         if (tokens == 0) tokens = workload::kOutputTokensOtherwise;
       }

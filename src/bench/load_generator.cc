@@ -29,7 +29,7 @@ int64_t to_ns(double seconds) {
 }  // namespace
 
 struct LoadGenerator::Flight {
-  explicit Flight(int64_t asked) : reader(record, AnswerLimits::for_asked(asked)) {}
+  explicit Flight(const AnswerLimits& limits) : reader(record, limits) {}
 
   Due due;
   int64_t ready_ns = 0;
@@ -161,7 +161,7 @@ net::HttpCall LoadGenerator::call_for(const Ready& ready) const {
 void LoadGenerator::launch(const Ready& ready) {
   const workload::Turn& turn =
       (*conversations_)[ready.due.conversation].turns[static_cast<size_t>(ready.due.turn)];
-  const auto flight = std::make_shared<Flight>(asked_tokens(target_, question_, turn));
+  const auto flight = std::make_shared<Flight>(answer_limits(target_, question_, turn));
   flight->due = ready.due;
   flight->ready_ns = ready.since_ns;
   flight->record.due_ns = ready.due.at_ns;

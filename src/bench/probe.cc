@@ -188,15 +188,15 @@ std::string metrics_page(const Target& target, const Patience& patience) {
   return response.ok() && response->status == 200 ? response->body : std::string();
 }
 
-Answered ask_once(const Target& target, std::string body, int64_t asked_tokens,
+Answered ask_once(const Target& target, std::string body, const AnswerLimits& limits,
                   const base::Clock& clock, const Patience& patience) {
   struct Ask {
-    explicit Ask(int64_t asked) : reader(record, AnswerLimits::for_asked(asked)) {}
+    explicit Ask(const AnswerLimits& limits) : reader(record, limits) {}
     report::RequestRecord record;
     AnswerReader reader;
     std::atomic<bool> failed{false};  // of the reader, for the thread that waits
   };
-  const auto ask = std::make_shared<Ask>(asked_tokens);
+  const auto ask = std::make_shared<Ask>(limits);
   const int64_t origin_ns = clock.now_ns();
   const auto now = [&clock, origin_ns] { return clock.now_ns() - origin_ns; };
   net::HttpCall call = target.call;
@@ -231,11 +231,11 @@ Result<Probed> probe(const Target& target, const QuestionOptions& question,
   while (!patience.stop) {
     const Answered answered =
         ask_once(target, question_body(target, tried, conversation, {}, turn, target.model),
-                 asked_tokens(target, tried, turn), clock, patience);
+                 answer_limits(target, tried, turn), clock, patience);
     if (patience.stop) break;
     if (answered.record.ok) return probed_of(tried.counts, answered.record);
     if (is_refusal(answered.status) && tried.counts != Counts::kNever &&
-        target.backend != Backend::kEmbeddings) {
+        generates(target.backend)) {
       tried.counts = tried.counts == Counts::kEachPiece ? Counts::kAtEnd : Counts::kNever;
       continue;
     }

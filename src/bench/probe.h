@@ -38,7 +38,7 @@ struct Answered {
   std::string text;
 };
 // One question, waited for.
-Answered ask_once(const Target& target, std::string body, int64_t asked_tokens,
+Answered ask_once(const Target& target, std::string body, const AnswerLimits& limits,
                   const base::Clock& clock, const Patience& patience);
 
 struct Probed {

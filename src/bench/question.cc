@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "bench/ranking.h"
 
 namespace pelton::bench {
 namespace {
@@ -39,12 +40,13 @@ std::string whole_prompt(const workload::Conversation& conversation,
 
 std::string_view input_key(Backend backend) {
   if (backend == Backend::kCompletions) return "prompt";
+  if (backend == Backend::kRerank) return "documents";
   return backend == Backend::kChat ? "messages" : "input";
 }
 
 void write_input(JsonWriter& w, const Target& target, const workload::Conversation& conversation,
                  const std::vector<Said>& before, const workload::Turn& turn) {
-  w.key(input_key(target.backend));
+  if (target.backend != Backend::kRerank) w.key(input_key(target.backend));
   switch (target.backend) {
     case Backend::kCompletions:
       w.string(whole_prompt(conversation, before, turn));
@@ -56,7 +58,19 @@ void write_input(JsonWriter& w, const Target& target, const workload::Conversati
     case Backend::kEmbeddings:
       w.string(turn.prompt);
       return;
+    case Backend::kRerank:
+      return;  // write_ranked
   }
+}
+
+// Of query and documents what the user has not written.
+void write_ranked(JsonWriter& w, const QuestionOptions& options, const workload::Turn& turn) {
+  const RankedTexts texts = ranked_texts(turn.prompt, options.rerank_documents);
+  if (!replaced(options, "query")) w.key("query").string(texts.query);
+  if (replaced(options, "documents")) return;
+  w.key("documents").begin_array();
+  for (const std::string& document : texts.documents) w.string(document);
+  w.end_array();
 }
 
 std::string_view length_key(Backend backend) {
@@ -113,10 +127,12 @@ std::string question_body(const Target& target, const QuestionOptions& options,
   JsonWriter w(body);
   w.begin_object();
   if (!replaced(options, "model")) w.key("model").string(model);
-  if (!replaced(options, input_key(target.backend))) {
+  if (target.backend == Backend::kRerank) {
+    write_ranked(w, options, turn);
+  } else if (!replaced(options, input_key(target.backend))) {
     write_input(w, target, conversation, before, turn);
   }
-  if (target.backend != Backend::kEmbeddings) {
+  if (generates(target.backend)) {
     const std::string_view key = length_key(target.backend);
     if (turn.output_tokens > 0 && !replaced(options, key)) w.key(key).integer(turn.output_tokens);
     if (options.ignore_eos && !replaced(options, "ignore_eos")) w.key("ignore_eos").boolean(true);
@@ -140,6 +156,19 @@ int64_t asked_tokens(const Target& target, const QuestionOptions& options,
     length = std::max(length, extra_count(options, key));
   }
   return length * choice_count(options);
+}
+
+AnswerLimits answer_limits(const Target& target, const QuestionOptions& options,
+                           const workload::Turn& turn) {
+  AnswerLimits limits = AnswerLimits::for_asked(asked_tokens(target, options, turn));
+  if (target.backend != Backend::kRerank) return limits;
+  const Json* const documents = options.extra.find("documents");
+  limits.documents = documents != nullptr && documents->is_array()
+                         ? std::ssize(documents->as_array())
+                         : options.rerank_documents;
+  const int64_t top = extra_count(options, "top_n");
+  limits.results = top > 0 ? std::min(top, limits.documents) : limits.documents;
+  return limits;
 }
 
 }  // namespace pelton::bench

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "bench/answer_reader.h"
 #include "bench/target.h"
 #include "workload/conversation.h"
 
@@ -22,6 +23,7 @@ struct QuestionOptions {
   Counts counts = Counts::kEachPiece;
   bool ignore_eos = false;             // "ignore_eos", as vLLM and we know it
   std::vector<Json::Member> sampling;  // temperature, top_p, …: as they go into the body
+  int rerank_documents = 0;            // in each request that asks for them in order
   Json extra = Json(Json::Object{});   // --extra-body: replaces what else would stand there
 };
 
@@ -42,5 +44,10 @@ std::string question_body(const Target& target, const QuestionOptions& options,
 // prompts). 0: as many as the model likes.
 int64_t asked_tokens(const Target& target, const QuestionOptions& options,
                      const workload::Turn& turn);
+
+// What its answer may be: with asked_tokens, and of documents in order how many and which
+// (`options.extra` may say other "documents", and "top_n").
+AnswerLimits answer_limits(const Target& target, const QuestionOptions& options,
+                           const workload::Turn& turn);
 
 }  // namespace pelton::bench

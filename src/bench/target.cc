@@ -11,9 +11,10 @@ Result<Backend> parse_backend(std::string_view name) {
   if (name == "openai-chat") return Backend::kChat;
   if (name == "openai-responses") return Backend::kResponses;
   if (name == "openai-embeddings") return Backend::kEmbeddings;
+  if (name == "vllm-rerank") return Backend::kRerank;
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("'--backend' is openai, vllm, openai-chat, openai-responses or "
-                           "openai-embeddings, not '{}'",
+               fmt::format("'--backend' is openai, vllm, openai-chat, openai-responses, "
+                           "openai-embeddings or vllm-rerank, not '{}'",
                            name),
                "backend"};
 }
@@ -28,6 +29,8 @@ std::string_view default_endpoint(Backend backend) {
       return "/v1/responses";
     case Backend::kEmbeddings:
       return "/v1/embeddings";
+    case Backend::kRerank:
+      return "/v1/rerank";
   }
   return "";
 }

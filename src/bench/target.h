@@ -11,7 +11,12 @@
 
 namespace pelton::bench {
 
-enum class Backend { kCompletions, kChat, kResponses, kEmbeddings };
+enum class Backend { kCompletions, kChat, kResponses, kEmbeddings, kRerank };
+
+// It generates: others answer at once and with no tokens of their own.
+inline bool generates(Backend backend) {
+  return backend != Backend::kEmbeddings && backend != Backend::kRerank;
+}
 
 struct Target {
   Backend backend = Backend::kCompletions;
@@ -22,7 +27,7 @@ struct Target {
 };
 
 // "openai", "vllm" and "openai-completions" are completions; "openai-chat", "openai-responses",
-// "openai-embeddings". Errors: kInvalidArgument.
+// "openai-embeddings", "vllm-rerank". Errors: kInvalidArgument.
 Result<Backend> parse_backend(std::string_view name);
 // "/v1/chat/completions"
 std::string_view default_endpoint(Backend backend);

@@ -36,6 +36,7 @@ void write_info(JsonWriter& w, const RunInfo& info) {
     w.string("inf");
   }
   w.key("burstiness").number(info.burstiness);
+  if (info.documents_each > 0) w.key("documents_per_request").integer(info.documents_each);
   w.key("max_concurrency");
   if (info.max_concurrency) {
     w.integer(*info.max_concurrency);

@@ -30,6 +30,11 @@ void add_counts(std::string& out, const RunInfo& info, const Summary& summary) {
   add_row(out, "Total input tokens:", std::to_string(summary.input_tokens));
   add_row(out, "Total generated tokens:", std::to_string(summary.output_tokens));
   add_row(out, "Request throughput (req/s):", fixed(summary.requests_per_s));
+  if (info.documents_each > 0) {
+    add_row(out, "Documents per request:", std::to_string(info.documents_each));
+    add_row(out, "Document throughput (doc/s):",
+            fixed(summary.requests_per_s * static_cast<double>(info.documents_each)));
+  }
   if (summary.good_requests_per_s) {
     add_row(out, "Request goodput (req/s):", fixed(*summary.good_requests_per_s));
   }

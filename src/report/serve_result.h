@@ -43,7 +43,8 @@ struct RunInfo {
   std::optional<int> max_concurrency;
   int64_t input_len = 0;  // asked for; 0: the data set says
   int64_t output_len = 0;
-  std::string hardware;  // of this machine, which may not be the server's
+  int64_t documents_each = 0;  // of a request that asks for them in order; 0: none does
+  std::string hardware;        // of this machine, which may not be the server's
   std::map<std::string, std::string> metadata;
   GeneratorWatch generator;
 };
