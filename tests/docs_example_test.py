@@ -28,8 +28,10 @@ def examples():
 def complaints(room, code):
     """What the compiler says of a file of the room; empty: nothing."""
     commands = json.loads((BUILD / "compile_commands.json").read_text())
+    # A file of the room, or a batch of them (cmake/batches.py).
+    folders = (ROOT / "src" / room, BUILD / "src" / room / "batches")
     like = next(c for c in commands
-                if pathlib.Path(c["file"]).parent == ROOT / "src" / room and not c["file"].endswith("_test.cc"))
+                if pathlib.Path(c["file"]).parent in folders and not c["file"].endswith("_test.cc"))
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "example.cc"
         file.write_text(code)

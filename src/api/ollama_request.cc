@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kModelBytesMax = 512;
 constexpr size_t kTextBytesMax = size_t{16} << 20;
-constexpr size_t kMessagesMax = 16'384;
+constexpr size_t kOllamaMessagesMax = 16'384;
 constexpr size_t kCallsMax = 128;
 
 // Each is known to the other endpoints by the same name.
@@ -249,8 +249,8 @@ Result<OllamaRequest> parse_ollama_chat(std::string_view text, const RequestLimi
   OllamaRequest request{.is_chat = true};
   Json body = begin_body(fields);
   read_sampling(fields, body, request);
-  const Json* const messages = fields.array("messages", kMessagesMax);
-  const Json* const tools = fields.array("tools", kMessagesMax);
+  const Json* const messages = fields.array("messages", kOllamaMessagesMax);
+  const Json* const tools = fields.array("tools", kOllamaMessagesMax);
   if (!is_empty(tools)) body.set("tools", *tools);
   const std::optional<int64_t> top_logprobs = read_logprobs(fields, limits);
   take_overflow(fields);

@@ -125,9 +125,9 @@ TEST(SloCapacity, TheLeastNumberIsThat) {
 
 // Replicas step by step: requests come at random, go to the one with the fewest, wait for a slot
 // there, and have their prompts computed in pieces beside the rows that decode.
-class Played {
+class PlayedPool {
  public:
-  Played(const ReplicaModel& model, int replicas, uint64_t seed)
+  PlayedPool(const ReplicaModel& model, int replicas, uint64_t seed)
       : model_(model), replicas_(static_cast<size_t>(replicas)), random_(seed) {}
 
   void run(double rate, int requests, int prompt, int output) {
@@ -230,13 +230,13 @@ TEST(SloCapacity, WhatIsPlayedKeepsTheObjective) {
     const SloCapacity capacity(replica, shape,
                                {.first_token_s = one.first_token_s, .gap_s = one.gap_s});
     const int named = capacity.least(one.rate / 0.85, 1000);
-    Played played(replica, named, 7);
+    PlayedPool played(replica, named, 7);
     played.run(one.rate, 20'000, one.prompt, one.output);
     EXPECT_LE(played.first_token(0.95), one.first_token_s) << one.rate;
     EXPECT_LE(played.gap(0.95), one.gap_s) << one.rate;
     const int few = std::max(named * 2 / 3, 1);
     ASSERT_LT(few, named);
-    Played short_of(replica, few, 7);
+    PlayedPool short_of(replica, few, 7);
     short_of.run(one.rate, 20'000, one.prompt, one.output);
     EXPECT_TRUE(short_of.first_token(0.95) > one.first_token_s || short_of.gap(0.95) > one.gap_s)
         << one.rate << ": " << named << " were named";

@@ -37,7 +37,7 @@ std::string how_text(const Step& step) {
 }
 
 // In DOT's quotes.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -79,16 +79,16 @@ std::string graph_text(const Chain& chain) {
 }
 
 std::string graph_dot(const Chain& chain) {
-  std::string out = fmt::format("digraph {} {{\n  rankdir=LR;\n", quoted(chain.name));
+  std::string out = fmt::format("digraph {} {{\n  rankdir=LR;\n", in_quotes(chain.name));
   out += "  \"input\" [shape=oval];\n  \"output\" [shape=oval];\n";
   for (const Step& step : chain.steps) {
-    out += fmt::format("  {} [shape=box{}, label={}];\n", quoted(step.name),
+    out += fmt::format("  {} [shape=box{}, label={}];\n", in_quotes(step.name),
                        step.when ? ", style=dashed" : "",
-                       quoted(fmt::format("{}: {}", step.name, how_text(step))));
+                       in_quotes(fmt::format("{}: {}", step.name, how_text(step))));
     for (const std::string& need : needs_of(chain, step)) {
-      out += fmt::format("  {} -> {};\n", quoted(need), quoted(step.name));
+      out += fmt::format("  {} -> {};\n", in_quotes(need), in_quotes(step.name));
     }
-    if (step.is_output) out += fmt::format("  {} -> \"output\";\n", quoted(step.name));
+    if (step.is_output) out += fmt::format("  {} -> \"output\";\n", in_quotes(step.name));
   }
   return out + "}\n";
 }

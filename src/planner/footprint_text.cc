@@ -17,9 +17,9 @@ std::string human(int64_t bytes) {
   return cli::format_bytes(static_cast<double>(bytes));
 }
 
-class Table {
+class FootprintTable {
  public:
-  explicit Table(int64_t memory_bytes) : memory_bytes_(memory_bytes) {}
+  explicit FootprintTable(int64_t memory_bytes) : memory_bytes_(memory_bytes) {}
 
   // A part of the machine's memory, with a bar of its share.
   void part(const std::string& name, int64_t bytes) {
@@ -67,7 +67,7 @@ std::string footprint_text(const std::string& model, const cost_model::Footprint
   const cost_model::Weights& weights = footprint.weights;
   const cost_model::KvAllocated& kv = footprint.kv;
   const cost_model::KvFormula& formula = footprint.kv_formula;
-  Table table(footprint.memory_bytes);
+  FootprintTable table(footprint.memory_bytes);
   table.line(fmt::format("{} in {} of memory\n", base::without_controls(model),
                          human(footprint.memory_bytes)));
   table.part("weights", weights.bytes());

@@ -20,8 +20,8 @@
 namespace pelton::server {
 namespace {
 
-ModelRequest::Fields fields_of(const api::EmbeddingFields& fields,
-                               std::optional<int> dimensions = {}) {
+ModelRequest::Fields embedding_fields_of(const api::EmbeddingFields& fields,
+                                         std::optional<int> dimensions = {}) {
   return {.model = fields.model,
           .warnings = fields.warnings,
           .timeout_s = fields.timeout_s,
@@ -93,7 +93,7 @@ class OpenAiEmbeddings final : public ModelRequest {
                        : keep(api::parse_embedding_request(body, limits), request_);
   }
   Fields fields(const ServedModel&) const override {
-    return fields_of(request_.fields, request_.dimensions);
+    return embedding_fields_of(request_.fields, request_.dimensions);
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
@@ -152,7 +152,7 @@ class CohereEmbeddings final : public ModelRequest {
     return keep(api::parse_embed_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
-    return fields_of(request_.fields, request_.dimensions);
+    return embedding_fields_of(request_.fields, request_.dimensions);
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = needs_text(scope.model, "texts")) return error;
@@ -203,7 +203,7 @@ class Reranking final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     return keep(api::parse_rerank_request(body, scope.model.request_limits()), request_);
   }
-  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     return PairScores::refusal(scope.model, "query", request_.instruction);
   }
@@ -259,7 +259,7 @@ class Scoring final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     return keep(api::parse_score_request(body, scope.model.request_limits()), request_);
   }
-  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     return PairScores::refusal(scope.model, request_.first_field, request_.instruction);
   }

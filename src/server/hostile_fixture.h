@@ -78,7 +78,7 @@ class Hostile : public testing::Test {
   explicit Hostile(Counts counts) : counts_(counts) {}
   Hostile() : Hostile(Counts::kProcessToo) {}
 
-  static constexpr std::string_view kScript = R"({"rules": [
+  static constexpr std::string_view kHostileScript = R"({"rules": [
     {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
     {"when": "witness", "then": "<|channel|>final<|message|>I saw nothing.<|return|>"},
     {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}
@@ -86,7 +86,7 @@ class Hostile : public testing::Test {
 
   void SetUp() override { open({}); }
   // Anew, where a test wants another server.
-  void open(ServerFixture::Options options, std::string_view script = kScript) {
+  void open(ServerFixture::Options options, std::string_view script = kHostileScript) {
     witness_.reset();
     fixture_.reset();
     fixture_ = std::make_unique<ServerFixture>(script, std::move(options));

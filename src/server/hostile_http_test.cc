@@ -116,7 +116,7 @@ TEST_F(HostileHttp, HT_11_HostsAndPathsThatDeceive) {
   ServerFixture::Options options;
   options.server.keys.add("secret");
   // The witness has no key: there is none here.
-  ServerFixture fixture(kScript, std::move(options));
+  ServerFixture fixture(kHostileScript, std::move(options));
   const auto asked_there = [&](const std::string& bytes) {
     net::TestSocket socket(fixture.http().port());
     socket.send(bytes);
@@ -242,7 +242,7 @@ TEST_F(HostileHttp, HT_18_OriginsAndOptions) {
   }
   ServerFixture::Options options;
   options.server.cors = access::CorsOrigins::parse({"https://page.example"}).value();
-  ServerFixture fixture(kScript, std::move(options));
+  ServerFixture fixture(kHostileScript, std::move(options));
   for (const std::string& origin : origins) {
     net::HttpCall call = fixture.call("POST", kChat, kHello);
     call.headers.add("Origin", origin);

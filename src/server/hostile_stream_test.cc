@@ -68,7 +68,7 @@ TEST_F(HostileEvents, SE_02_AnErrorIsTheLastEvent) {
     };
   };
   for (const std::string path : {"/v1/chat/completions", "/v1/completions"}) {
-    ServerFixture fixture(kScript, options);
+    ServerFixture fixture(kHostileScript, options);
     steps = 0;
     const net::HttpResponse cut = fixture.post(
         path, path == "/v1/completions" ? R"({"prompt":"endless","max_tokens":900,"stream":true})"

@@ -29,8 +29,8 @@ using Cut = tokenizer::Tokenizer::Cut;
 // Numbers in an answer of /embed_all: some 40 MB of text.
 constexpr int64_t kStatesMax = 1 << 22;
 
-ModelRequest::Fields fields_of(const api::EmbeddingFields& fields,
-                               std::optional<int> dimensions = {}) {
+ModelRequest::Fields embedding_fields_of(const api::EmbeddingFields& fields,
+                                         std::optional<int> dimensions = {}) {
   return {.model = fields.model,
           .warnings = fields.warnings,
           .timeout_s = fields.timeout_s,
@@ -64,7 +64,7 @@ class TeiEmbedding final : public ModelRequest {
     return keep(api::parse_tei_embed_request(body, scope.model.request_limits()), request_);
   }
   Fields fields(const ServedModel&) const override {
-    return fields_of(request_.fields, request_.dimensions);
+    return embedding_fields_of(request_.fields, request_.dimensions);
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
@@ -123,7 +123,7 @@ class TeiSimilarity final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     return keep(api::parse_tei_similarity_request(body, scope.model.request_limits()), request_);
   }
-  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     const std::optional<Error> error = scope.model.no_text("inputs", TextUse::kEmbeddedText);
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
@@ -166,7 +166,7 @@ class TeiReranking final : public ModelRequest {
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
     return keep(api::parse_tei_rerank_request(body, scope.model.request_limits()), request_);
   }
-  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     return PairScores::refusal(scope.model, "query");
   }
@@ -250,7 +250,7 @@ class Classification final : public ModelRequest {
                                     : api::parse_classify_request(body, limits),
                 request_);
   }
-  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
     if (scope.model.vectors.labels.empty()) {
       return api::api_error({ErrorCode::kUnsupported,

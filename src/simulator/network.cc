@@ -15,7 +15,7 @@ constexpr int64_t kAgainLeast_ns = 200'000'000;
 constexpr int64_t kAgainMost_ns = 120'000'000'000;
 constexpr int kCopiesMax = 16;
 
-int64_t nanoseconds(double seconds) {
+int64_t to_nanoseconds(double seconds) {
   return static_cast<int64_t>(seconds * 1e9);
 }
 
@@ -54,7 +54,7 @@ Network::Weather Network::weather(int64_t at_ns, int gateway, int replica) const
 
 std::optional<int64_t> Network::arrives_ns(int64_t now_ns, int gateway, int replica) {
   ++counts_.messages;
-  const int64_t way_ns = nanoseconds(options_.asked.round_trip_s / 2);
+  const int64_t way_ns = to_nanoseconds(options_.asked.round_trip_s / 2);
   int64_t sent_ns = now_ns;
   int64_t again_ns = kAgainLeast_ns + 2 * way_ns;
   bool was_cut = false;
@@ -66,7 +66,7 @@ std::optional<int64_t> Network::arrives_ns(int64_t now_ns, int gateway, int repl
                base::random_unit(options_.seed ^ kNetworkStream, drawn_++) < there.loss) {
       ++counts_.copies_lost;
     } else {
-      return sent_ns + way_ns + nanoseconds(there.delay_s);
+      return sent_ns + way_ns + to_nanoseconds(there.delay_s);
     }
     sent_ns += again_ns;
     again_ns = std::min(2 * again_ns, kAgainMost_ns);
