@@ -38,13 +38,12 @@ Error no_job() {
 
 Result<std::unique_ptr<Member>> Member::join(const Options& options) {
   std::unique_ptr<Member> member(new Member(options, Channel(options.descriptors.steps)));
-  // Of a process that the leader has started from its first moment on; who has come to a leader is
-  // quiet until the group begins (rendezvous.h).
   const bool is_own = options.secret.empty();
-  if (is_own) member->begin_watching();
+  member->begin_watching();  // a leader that waits for others beats, too (rendezvous.h)
   TRY_ASSIGN(const std::optional<std::string> text, member->steps_.receive(options.job_limit_ms));
   if (!text && is_own) return no_job();
   if (!text) return Error{ErrorCode::kUnavailable, "the leader has gone before the group began"};
+  member->has_job_.store(true);
   TRY(member->take_job(*text));
   return member;
 }
@@ -71,7 +70,6 @@ Result<void> Member::take_job(std::string_view text) {
     if (!processor.is_integer()) return no_job();
     processors_.push_back(static_cast<int>(processor.as_integer()));
   }
-  if (!options_.secret.empty()) begin_watching();
   const Result<void> joined = join_exchange(whole);
   ::close(options_.descriptors.data);
   joined_.store(joined.ok());
@@ -159,6 +157,11 @@ void Member::begin_watching() {
 }
 
 void Member::lose(const Loss& loss) {
+  if (!has_job_.load() && !loss.is_silent) {
+    // It may have said why, to the thread that waits for the job.
+    std::this_thread::sleep_for(kDeeperCause);
+    if (ending_.load()) return;
+  }
   if (joined_.load()) transport_->abort();
   options_.on_lost(loss);
 }

@@ -87,6 +87,7 @@ class Member {
   std::vector<int> processors_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Exchange> exchange_;
+  std::atomic<bool> has_job_{false};
   std::atomic<bool> joined_{false};  // those two are there
   std::atomic<bool> ending_{false};
   std::thread thread_;

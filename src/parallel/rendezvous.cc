@@ -22,6 +22,7 @@ namespace pelton::parallel {
 namespace {
 
 constexpr int kLookMs = 50;
+constexpr int64_t kBeatNs = 500'000'000;
 constexpr int64_t kHandshakeNs = 1'000'000'000;
 constexpr int64_t kHandshakeMs = 1000;
 constexpr size_t kStrangersMax = 256;
@@ -81,12 +82,14 @@ class Reception {
   bool all_there();
   std::string missing() const;
   Error give_up(std::string why);
+  void beat();
   Guest& guest(uint32_t rank) { return guests_[rank - 1]; }
 
   const Meeting& meeting_;
   std::vector<Guest> guests_;
   std::vector<Stranger> strangers_;
   std::string refused_;  // the last one
+  int64_t beat_ns_ = 0;
 };
 
 Result<std::vector<Guest>> Reception::wait(int listener) {
@@ -99,9 +102,21 @@ Result<std::vector<Guest>> Reception::wait(int listener) {
       return give_up(fmt::format("{} not at {} within {} s{}", missing(), meeting_.leader.text(),
                                  meeting_.wait_ns / 1'000'000'000, refused_));
     }
+    beat();
     wait_for_somebody(listener);
   }
   return std::move(guests_);
+}
+
+// Who has come may wait long for the others: it hears that the leader still runs.
+void Reception::beat() {
+  if (monotonic_ns() - beat_ns_ < kBeatNs) return;
+  beat_ns_ = monotonic_ns();
+  const Heartbeat beat;
+  for (const Guest& guest : guests_) {
+    if (!guest.is_there()) continue;
+    ::send(guest.control.descriptor(), &beat, sizeof beat, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
 }
 
 // Strangers are waited for all at once: who says nothing holds up nobody.
@@ -149,7 +164,7 @@ bool Reception::all_there() {
   bool all = true;
   for (Guest& guest : guests_) {
     if (guest.is_there() && (is_gone(guest.steps) || is_gone(guest.control))) {
-      // Heartbeats begin with the job: nothing comes on either before.
+      // Nothing comes on the first before the job; on the other heartbeats do.
       guest = Guest();
     }
     all = all && guest.is_there();
