@@ -135,7 +135,9 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
   for (const node::FormatRecord& record : model.format_records()) {
     facts.emplace_back("evaluated_" + record.format, record.text());
   }
-  for (const parallel::Group::RankState& rank : local->ranks()) {
+  const std::vector<parallel::Group::RankState> ranks = local->ranks();
+  if (!ranks.empty()) facts.emplace_back("rank_transport", ranks.front().transport);
+  for (const parallel::Group::RankState& rank : ranks) {
     facts.emplace_back(fmt::format("rank_{}", rank.rank), text_of(rank));
   }
   if (const executor::KernelChoice* choice = local->kernel_choice()) {
@@ -246,6 +248,9 @@ void log_disk(const kv_transfer::SlotFile& file, const engine::ExecutorCapacity&
 void log_capacity(node::LoadedModel& model, const engine::Engine::Options& options,
                   base::Log& log) {
   if (const auto* local = model.local_executor()) {
+    if (const auto ranks = local->ranks(); !ranks.empty()) {
+      log.info(fmt::format("{} ranks, numbers by {}", ranks.size(), ranks.front().transport));
+    }
     log.info(memory_line(local->footprint()));
     log.debug(cost_model::log_line(local->footprint()));
     const engine::ExecutorCapacity& capacity = model.engine().capacity();

@@ -604,6 +604,9 @@ class AGroup(unittest.TestCase):
                 return re.findall(r'"rank_\d": *"process \d+: (\d+) exchanges', answer.read().decode())
         # 4 a layer of 8 steps and of the first one, and the head's of 8; followers' come with their heartbeats.
         self.assertTrue(wait_for(lambda: counts() == [str(9 * 16 + 8)] * 2), counts())
+        with urllib.request.urlopen(served.url + "/server_info", timeout=20) as answer:
+            self.assertIn(b'"rank_transport":"shm"', answer.read().replace(b" ", b""))
+        self.assertIn("2 ranks, numbers by shm", "".join(served.log))
 
     def test_rows_of_experts_are_counted_where_they_are_computed(self):
         served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2, "--enable-expert-parallel")

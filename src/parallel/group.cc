@@ -328,14 +328,23 @@ void Group::lose(const Error& error) {
   ::eventfd_write(wake_, 1);
 }
 
+std::string_view Group::transport_name() const {
+  if (mpi_ != nullptr) return "mpi";
+  return tcp_ != nullptr ? "tcp" : "shm";
+}
+
 std::vector<Group::RankState> Group::states() const {
   std::vector<RankState> states;
-  states.push_back({.rank = 0, .process = ::getpid(), .counts = exchange_->counts()});
+  states.push_back({.rank = 0,
+                    .process = ::getpid(),
+                    .transport = transport_name(),
+                    .counts = exchange_->counts()});
   for (const auto& follower : followers_) {
     std::lock_guard lock(follower->mutex);
     states.push_back({.rank = follower->rank,
                       .process = follower->process.load(),
                       .host = follower->host,
+                      .transport = transport_name(),
                       .counts = follower->counts});
   }
   return states;

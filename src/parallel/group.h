@@ -56,9 +56,10 @@ class Group {
   // What is known of a rank from outside.
   struct RankState {
     int rank = 0;
-    pid_t process = 0;        // 0: on another host
-    std::string host = {};    // empty: this one
-    Exchange::Counts counts;  // a follower's as of its last heartbeat
+    pid_t process = 0;                // 0: on another host
+    std::string host = {};            // empty: this one
+    std::string_view transport = {};  // of its numbers: "shm", "tcp", "mpi"
+    Exchange::Counts counts;          // a follower's as of its last heartbeat
     // What it holds of the model; whoever knows that says so (executor/rank_bytes.h).
     int64_t weight_bytes = 0;
     int64_t cache_bytes = 0;
@@ -91,6 +92,7 @@ class Group {
   std::vector<RankState> states() const;  // any thread
 
  private:
+  std::string_view transport_name() const;
   struct Follower;
   explicit Group(const Options& options);
 
