@@ -12,6 +12,7 @@
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/lora_flags.h"
+#include "apps/rank_bench.h"
 #include "apps/rank_flags.h"
 #include "apps/speculation_bench.h"
 #include "apps/verbs.h"
@@ -164,6 +165,23 @@ Result<void> run_speculation(const cli::Arguments& arguments,
   return write_report(arguments, to_json(report), to_text(report));
 }
 
+// Beside one process; both compute with the files as they are mapped, as ranks do.
+Result<void> run_ranks(const cli::Arguments& arguments, const std::string& folder,
+                       const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
+                       const checkpoint::LoadChoice& load, const DecodeBench::Options& shape) {
+  executor::LocalExecutor::Options options;
+  options.kernels = arguments.text("--kernels");
+  options.threads = arithmetic.threads;
+  options.kv_dtype = arithmetic.kv_type;
+  TRY(read_parallel_flags(arguments, options.ranks));
+  options.ranks.threads = arithmetic.threads;
+  options.ranks.model = folder;
+  options.ranks.load = load;
+  TRY_ASSIGN(const RankReport report, measure_ranks(checkpoint, options, shape,
+                                                    static_cast<int>(arguments.integer("--runs"))));
+  return write_report(arguments, to_json(report), to_text(report));
+}
+
 // Of --lora-modules, or the first alone: --lora-mix.
 Result<std::vector<lora::Adapter>> load_adapters(const cli::Arguments& arguments,
                                                  const families::ModelConfig& base) {
@@ -221,6 +239,9 @@ Result<void> run(const cli::Arguments& arguments) {
                           bytes_beside_weights(shape, checkpoint.config(),
                                                arithmetic.kv_type.value_or(tensor::DType::kF16),
                                                probe_bytes)));
+  if (arguments.integer("--tensor-parallel-size") > 1) {
+    return run_ranks(arguments, folder, checkpoint, arithmetic, taken, shape);
+  }
   TRY(hold_compact(arguments, arithmetic, checkpoint));
   // As a server does in its first seconds (node/lock_watch.h).
   checkpoint::HugePages huge_pages(checkpoint, checkpoint::weight_pieces(checkpoint));
@@ -239,6 +260,18 @@ Result<void> run(const cli::Arguments& arguments) {
   return write_report(arguments, bench::latency_json(report), bench::latency_text(report));
 }
 
+// Ranks are measured through the whole engine, which has no depth to begin with and no probes.
+std::vector<Flag> rank_measuring_flags() {
+  std::vector<Flag> flags = parallel_flags();
+  flags.front().help =
+      "instead: so many ranks, processes of --threads each, by turns with one process of as many "
+      "threads in all; the "
+      "answers have to be the same";
+  flags.front().not_with = {
+      {"--depth"}, {"--buffer-size"}, {"--speculative-config"}, {"--lora-modules"}};
+  return flags;
+}
+
 Flag number_flag(std::string name, std::string value, std::string help, std::string fallback,
                  double least, double most) {
   return {.name = std::move(name),
@@ -253,7 +286,7 @@ Flag number_flag(std::string name, std::string value, std::string help, std::str
 }  // namespace
 
 cli::Verb bench_latency_verb() {
-  return {
+  cli::Verb verb = {
       .name = "bench latency",
       .summary = "Measures prefill and decode speed of a fixed batch.",
       .about =
@@ -301,14 +334,18 @@ cli::Verb bench_latency_verb() {
                  .choices = {"distinct", "same"},
                  .only_with = {{"--lora-modules"}}},
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
-      .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
-                   "--json b.json",
-                   "pelton bench latency ./model --depth 16K --threads 2",
-                   "pelton bench latency ./model --batch-size 8 --lora-modules a=./a b=./b",
-                   "pelton bench latency ./model --speculative-config "
-                   "'{\"method\":\"oracle\",\"acceptance\":0.9,\"num_speculative_tokens\":8}'"},
+      .examples =
+          {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
+           "--json b.json",
+           "pelton bench latency ./model --depth 16K --threads 2",
+           "pelton bench latency ./model --batch-size 8 --lora-modules a=./a b=./b",
+           "pelton bench latency ./model --tensor-parallel-size 2 --threads 1 --batch-size 8",
+           "pelton bench latency ./model --speculative-config "
+           "'{\"method\":\"oracle\",\"acceptance\":0.9,\"num_speculative_tokens\":8}'"},
       .run = run,
   };
+  for (Flag& flag : rank_measuring_flags()) verb.flags.push_back(std::move(flag));
+  return verb;
 }
 
 }  // namespace pelton::apps

@@ -57,7 +57,22 @@ std::vector<Flag> chat_flags() {
                "vLLM's name for the same; else what the chat template writes"}};
 }
 
-// Of a model that several processes compute.
+// MPI's ranks are processes that mpirun has started.
+Result<parallel::TransportKind> rank_transport(const cli::Arguments& arguments) {
+  const std::string& name = arguments.text("--rank-transport");
+  if (name == "tcp") return parallel::TransportKind::kTcp;
+  if (name != "mpi") return parallel::TransportKind::kShm;
+  const bool has_launcher =
+      arguments.knows("--rank-launcher") && arguments.text("--rank-launcher") != "own";
+  if (has_launcher) return parallel::TransportKind::kMpi;
+  return Error{ErrorCode::kInvalidArgument,
+               "--rank-transport mpi: of ranks that a launcher has started: mpirun -n 2 pelton "
+               "serve ... --rank-launcher mpi",
+               "rank-transport"};
+}
+
+}  // namespace
+
 std::vector<Flag> parallel_flags() {
   return {{.name = "--tensor-parallel-size",
            .value = "N",
@@ -83,21 +98,12 @@ std::vector<Flag> parallel_flags() {
            .only_with = {{"--tensor-parallel-size"}}}};
 }
 
-// MPI's ranks are processes that mpirun has started.
-Result<parallel::TransportKind> rank_transport(const cli::Arguments& arguments) {
-  const std::string& name = arguments.text("--rank-transport");
-  if (name == "tcp") return parallel::TransportKind::kTcp;
-  if (name != "mpi") return parallel::TransportKind::kShm;
-  const bool has_launcher =
-      arguments.knows("--rank-launcher") && arguments.text("--rank-launcher") != "own";
-  if (has_launcher) return parallel::TransportKind::kMpi;
-  return Error{ErrorCode::kInvalidArgument,
-               "--rank-transport mpi: of ranks that a launcher has started: mpirun -n 2 pelton "
-               "serve ... --rank-launcher mpi",
-               "rank-transport"};
+Result<void> read_parallel_flags(const cli::Arguments& arguments, executor::RankOptions& ranks) {
+  ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
+  ranks.deals_experts = arguments.has("--enable-expert-parallel");
+  TRY_ASSIGN(ranks.transport, rank_transport(arguments));
+  return {};
 }
-
-}  // namespace
 
 Flag kernels_flag() {
   return {.name = "--kernels",
@@ -223,10 +229,8 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                  "--chat-template names a file, found nothing; leave it out for the model's own",
                  "chat-template"};
   }
-  options.executor.ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
-  options.executor.ranks.deals_experts = arguments.has("--enable-expert-parallel");
+  TRY(read_parallel_flags(arguments, options.executor.ranks));
   options.executor.ranks.threads = options.executor.threads;
-  TRY_ASSIGN(options.executor.ranks.transport, rank_transport(arguments));
   options.revision = arguments.text("--revision");
   options.chat = {.tokenizer = arguments.text("--tokenizer"),
                   .template_file = arguments.text("--chat-template"),

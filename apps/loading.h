@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
+#include "executor/ranked_model.h"
 #include "node/loaded_model.h"
 #include "server/fault_injection.h"
 
@@ -18,6 +19,10 @@ namespace pelton::apps {
 
 // --kernels, --threads: of every verb that computes.
 cli::Flag kernels_flag();
+// Of a model that several processes on this host compute: how many, how they share it and by what
+// they speak. Errors: kInvalidArgument.
+std::vector<cli::Flag> parallel_flags();
+Result<void> read_parallel_flags(const cli::Arguments& arguments, executor::RankOptions& ranks);
 cli::Flag threads_flag();
 cli::Flag load_mode_flag();
 // --weights where nothing is packed: shipped or mapped.

@@ -608,6 +608,24 @@ class AGroup(unittest.TestCase):
             self.assertIn(b'"rank_transport":"shm"', answer.read().replace(b" ", b""))
         self.assertIn("2 ranks, numbers by shm", "".join(served.log))
 
+    def test_bench_latency_sets_ranks_beside_one_process(self):
+        def measured(*words):
+            done = subprocess.run([BINARY, "bench", "latency", BOX, "--tensor-parallel-size", "2", "--threads", "1",
+                                   "--input-len", "24", "--output-len", "6", "--runs", "2", "--json", "-", *words],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+        report = measured()
+        self.assertEqual((report["ranks"], report["transport"], report["threads"], report["one_process_threads"]), (2, "shm", 1, 2))
+        self.assertGreater(report["decode_tok_s"], 0)
+        self.assertGreater(report["prefill_ratio"], 0)
+        self.assertLess(report["exchange_copying_share"], 1)
+        # 4 a layer of each step, and the head's: one chunk of the prompt, and five steps more.
+        self.assertEqual(report["exchanges_per_run"], 6 * (16 + 1))
+        if FULL:
+            self.assertEqual(measured("--rank-transport", "tcp", "--batch-size", "3")["transport"], "tcp")
+            self.assertTrue(measured("--enable-expert-parallel")["expert_parallel"])
+
     def test_rows_of_experts_are_counted_where_they_are_computed(self):
         served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", 2, "--enable-expert-parallel")
         served.choices({"prompt": "a", "max_tokens": 8, "temperature": 0, "ignore_eos": True})
