@@ -82,8 +82,9 @@ std::string usage_fault(const Json& usage, const Answer& answer, const AskedToke
   const Count reasoning =
       details != nullptr && details->is_object() ? count_of(*details, "reasoning_tokens") : Count();
   const bool all_there = prompt.tokens && completion.tokens && total.tokens;
+  const int64_t beside = reasoning.tokens.value_or(0);
   const bool is_beside = all_there && reasoning.tokens &&
-                         *total.tokens == *prompt.tokens + *completion.tokens + *reasoning.tokens;
+                         *total.tokens == *prompt.tokens + *completion.tokens + beside;
   if (all_there && !is_beside && *total.tokens != *prompt.tokens + *completion.tokens) {
     return fmt::format("total_tokens {} of {} and {}", *total.tokens, *prompt.tokens,
                        *completion.tokens);
