@@ -30,7 +30,7 @@ from ports import free_port  # pylint: disable=wrong-import-position
 HIDDEN, INNER, LAYERS, HEADS, POSITIONS, VOCABULARY = 384, 1536, 12, 12, 512, 30522
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{i}" for i in range(VOCABULARY - len(SPECIAL))]
-LENGTHS = {16: 256, 128: 64, 512: 16}  # tokens: texts a turn
+LENGTHS = {16: 64, 128: 16, 512: 8}  # tokens: texts a turn
 EMBEDDED = "text-vector"  # the server's name for the model
 
 PEER = """
@@ -39,7 +39,7 @@ import readline from "node:readline";
 const [file, threads] = process.argv.slice(2);
 const llama = await getLlama({gpu: false, build: "never", maxThreads: Number(threads)});
 const model = await llama.loadModel({modelPath: file});
-const context = await model.createEmbeddingContext({contextSize: 512, batchSize: 512, threads: Number(threads)});
+const context = await model.createEmbeddingContext({contextSize: 576, batchSize: 576, threads: Number(threads)});
 console.log("ready");
 for await (const line of readline.createInterface({input: process.stdin})) {
   const texts = JSON.parse(line);
@@ -195,15 +195,16 @@ class Peer:
         script.write_text(PEER)
         self.process = subprocess.Popen(["node", script, file, str(threads)], cwd=modules, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env={**os.environ, "NODE_LLAMA_CPP_SKIP_DOWNLOAD": "true"})
-        while (line := self.process.stdout.readline().strip()) != "ready":
-            if not line and self.process.poll() is not None:
+        while (line := self.process.stdout.readline()).strip() != "ready":
+            if not line:
                 raise SystemExit("node-llama-cpp ended")
 
     def embed(self, texts):
         self.process.stdin.write(json.dumps(texts) + "\n")
         self.process.stdin.flush()
         while not (line := self.process.stdout.readline()).startswith("{"):
-            pass
+            if not line:
+                raise SystemExit("node-llama-cpp ended")
         got = json.loads(line)
         return got["seconds"], got["vectors"]
 
