@@ -300,7 +300,9 @@ CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) co
   return {.prompt_tokens = prompt_tokens, .output_tokens = std::llround(output)};
 }
 
-// A worker that is being stopped is a good source: what it has is soon gone.
+// A worker that is being stopped is a good source: what it has is soon gone. One of another region
+// is none: the same tenant's requests may be narrowed to a region or not, and what one of them left
+// in a KV cache stays where it was computed.
 cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
                                            const std::vector<CostCandidate>& all, int64_t now_ns,
                                            uint64_t& serial) const {
@@ -322,6 +324,7 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (!is_there || worker->record.kv_port == 0) continue;
     if (wanted.ahead && !(worker->record.kv_ahead && target.record.kv_ahead)) continue;
     if (worker->fingerprint != target.fingerprint) continue;
+    if (region_of(*worker) != region_of(target)) continue;
     if (kv_transfer::layout_of(worker->record.kv_id) !=
         kv_transfer::layout_of(target.record.kv_id)) {
       continue;
