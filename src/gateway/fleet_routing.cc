@@ -83,6 +83,17 @@ int64_t computed_tokens(const CostRequest& request, const CostCandidate& candida
   return std::max<int64_t>(request.prompt_tokens - there, 0);
 }
 
+// What is typical of a pool its workers here say, if it has any: other regions' are priced by what
+// the pool's middle worker there is, their way included, and say nothing of those here. They fade
+// to it, so that one that was late is tried again.
+template <typename Workers>
+bool says_what_is_typical(const Workers& workers, const WorkerConfig& worker) {
+  return worker.region.empty() || std::ranges::none_of(workers, [&](const auto& other) {
+           return other != nullptr && other->config.pool == worker.pool &&
+                  other->config.region.empty();
+         });
+}
+
 void note_prompt(PromptShare& share, int64_t now_ns, int64_t tokens,
                  const CostCandidate& candidate) {
   share.note(now_ns, static_cast<double>(tokens) * candidate.costs.prefill_token_s);
@@ -300,7 +311,9 @@ CostRequest Fleet::cost_request(std::string_view pool, int64_t prompt_tokens) co
   return {.prompt_tokens = prompt_tokens, .output_tokens = std::llround(output)};
 }
 
-// A worker that is being stopped is a good source: what it has is soon gone.
+// A worker that is being stopped is a good source: what it has is soon gone. One of another region
+// is none: the same tenant's requests may be narrowed to a region or not, and what one of them left
+// in a KV cache stays where it was computed.
 cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
                                            const std::vector<CostCandidate>& all, int64_t now_ns,
                                            uint64_t& serial) const {
@@ -322,6 +335,7 @@ cluster::RunEnvelope::Peer Fleet::peer_for(const Wanted& wanted, size_t chosen,
     if (!is_there || worker->record.kv_port == 0) continue;
     if (wanted.ahead && !(worker->record.kv_ahead && target.record.kv_ahead)) continue;
     if (worker->fingerprint != target.fingerprint) continue;
+    if (region_of(*worker) != region_of(target)) continue;
     if (kv_transfer::layout_of(worker->record.kv_id) !=
         kv_transfer::layout_of(target.record.kv_id)) {
       continue;
@@ -482,8 +496,11 @@ void Fleet::note_first_token(const Assignment& assignment, double seconds) {
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
   // Of a picture the first byte comes with the last one (fleet_media.cc).
   if (worker == nullptr || assignment.media_units > 0) return;
-  note_ratio(worker->first_bias, typical_biases_[worker->config.pool].first, seconds,
-             assignment.first_s);
+  TypicalBias typical = typical_bias(worker->config.pool);
+  note_ratio(worker->first_bias, typical.first, seconds, assignment.first_s);
+  if (says_what_is_typical(workers_, worker->config)) {
+    typical_biases_[worker->config.pool] = typical;
+  }
   // One of another kind says nothing of what waits there; of a long body without counted tokens (a
   // picture) nothing was expected; and a young one's costs are not measured yet.
   const bool is_measured =
@@ -497,8 +514,12 @@ void Fleet::note_further_tokens(const Assignment& assignment, double seconds, in
   std::lock_guard lock(mutex_);
   Worker* worker = at({.index = assignment.worker, .serial = assignment.serial});
   if (worker == nullptr || tokens < 1) return;
-  note_ratio(worker->rest_bias, typical_biases_[worker->config.pool].rest,
-             seconds / static_cast<double>(tokens), assignment.token_s);
+  TypicalBias typical = typical_bias(worker->config.pool);
+  note_ratio(worker->rest_bias, typical.rest, seconds / static_cast<double>(tokens),
+             assignment.token_s);
+  if (says_what_is_typical(workers_, worker->config)) {
+    typical_biases_[worker->config.pool] = typical;
+  }
 }
 
 void Fleet::note_ratio(PredictionBias& bias, double& typical, double measured_s,

@@ -1,6 +1,7 @@
 // The part of gateway::Fleet that splits requests: which worker computes a prompt, which one goes
 // on, and what each of them is for.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -151,7 +152,8 @@ void Fleet::keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all)
     if (workers_[i] == nullptr || !cluster::decodes(workers_[i]->role)) return false;
     if (workers_[i]->next_role) return false;
     return source == nullptr || (may_take_over(*workers_[i], wanted) &&
-                                 understands(workers_[i]->record, source->record));
+                                 understands(workers_[i]->record, source->record) &&
+                                 region_of(*workers_[i]) == region_of(*source));
   };
   bool any = false;
   for (size_t i = 0; i < all.size() && !any; ++i) any = all[i].usable && takes(i);
@@ -159,10 +161,10 @@ void Fleet::keep_to_roles(const Wanted& wanted, std::vector<CostCandidate>& all)
   for (size_t i = 0; i < all.size(); ++i) all[i].usable = all[i].usable && takes(i);
 }
 
-// Equal numbers: the one computes what the other does, and both exchange it.
+// Equal numbers: the one computes what the other does, in the same region, and both exchange it.
 std::vector<uint32_t> Fleet::exchanges(const Wanted& wanted) const {
   std::vector<uint32_t> numbers(workers_.size());
-  std::vector<std::pair<std::string_view, std::string_view>> known;
+  std::vector<std::tuple<std::string_view, std::string_view, std::string>> known;
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i] == nullptr || workers_[i]->config.pool != wanted.pool) continue;
     const Worker& worker = *workers_[i];
@@ -170,11 +172,11 @@ std::vector<uint32_t> Fleet::exchanges(const Wanted& wanted) const {
         worker.record.block_tokens != wanted.prompt.block_tokens) {
       continue;
     }
-    const std::pair<std::string_view, std::string_view> kind = {
-        worker.fingerprint, kv_transfer::layout_of(worker.record.kv_id)};
+    std::tuple kind(std::string_view(worker.fingerprint),
+                    kv_transfer::layout_of(worker.record.kv_id), region_of(worker));
     const auto found = std::ranges::find(known, kind);
     numbers[i] = static_cast<uint32_t>(found - known.begin()) + 1;
-    if (found == known.end()) known.push_back(kind);
+    if (found == known.end()) known.push_back(std::move(kind));
   }
   return numbers;
 }
