@@ -236,6 +236,7 @@ class Flags(unittest.TestCase):
             "fleet config put": [["fleet", "config", "put", f / "gateway.toml", "--admin", "http://127.0.0.1:1"]],
             "fleet limits": [["fleet", "limits", "--tenant", "a", "--admin", "http://127.0.0.1:1"], ["fleet", "limits", "--json"]],
             "fleet apply": [["fleet", "apply", f / "gateway.toml", "--admin", "http://127.0.0.1:1"]],
+            "fleet stage": [["fleet", "stage", f / "schema.json", "--to", "eu=http://127.0.0.1:1"]],
             "fleet diff": [["fleet", "diff", f / "gateway.toml", "--admin", "http://127.0.0.1:1"]],
             "fleet get": [["fleet", "get", "pool", "a", "--admin", "http://127.0.0.1:1"], ["fleet", "get", "all"]],
             "fleet delete": [["fleet", "delete", "pool", "a", "--admin", "http://127.0.0.1:1"], ["fleet", "delete", "etcd"]],
