@@ -475,7 +475,7 @@ Result<void> decide_until_stopped(const gateway::GatewayConfig& config,
   return deciding.go_on(interrupt);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_autoscale(const cli::Arguments& arguments) {
   if (arguments.has("--replay")) return replay(arguments.text("--replay"));
   gateway::GatewayConfig config;
   const bool has_config = arguments.has("--config");
@@ -494,7 +494,10 @@ Result<void> run(const cli::Arguments& arguments) {
                  "--config FILE says which gateways and pools there are", "config"};
   }
   TRY(check(config, arguments.has("--open")));
-  if (arguments.has("--check")) return write_output("the configuration is sound\n");
+  if (arguments.has("--check")) {
+    TRY(admin_key(arguments));
+    return write_output("the configuration is sound\n");
+  }
   return decide_until_stopped(config, arguments);
 }
 
@@ -577,7 +580,7 @@ cli::Verb autoscale_verb() {
       .examples = {"pelton autoscale --config gateway.toml --check",
                    "pelton autoscale --config gateway.toml --advise",
                    "pelton autoscale --explain box", "pelton autoscale --replay facts.jsonl"},
-      .run = run,
+      .run = run_autoscale,
   };
   add_shared_flags(verb);
   return verb;

@@ -177,7 +177,7 @@ std::vector<Variation> usual_variations() {
           {.key = "scale_down_delay", .values = {kAsItIs, "60", "300"}}};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_autoscale_recommend(const cli::Arguments& arguments) {
   TRY_ASSIGN(std::vector<Variation> varied,
              read_variations(arguments.list("--vary"), "scale_down_delay=60,300", kRunsMax));
   if (varied.empty()) varied = usual_variations();
@@ -272,7 +272,7 @@ cli::Verb autoscale_recommend_verb() {
                    "--max-replicas 16 --start-seconds 60 --out gateway.toml",
                    "pelton autoscale recommend ./model --scale-config gateway.toml --workload "
                    "day.json --vary min=0,1,2 --vary backlog=15,30,60"},
-      .run = run};
+      .run = run_autoscale_recommend};
   for (Flag& flag : played_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

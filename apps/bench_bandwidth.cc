@@ -71,7 +71,7 @@ std::string to_json(const std::vector<Way>& ways, int threads, int64_t bytes) {
   return out;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_bandwidth(const cli::Arguments& arguments) {
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
@@ -107,7 +107,7 @@ cli::Verb bench_bandwidth_verb() {
                 BandwidthProbe::buffer_size_flag(),
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench bandwidth", "pelton bench bandwidth --threads 1 --runs 20"},
-      .run = run,
+      .run = run_bench_bandwidth,
   };
 }
 

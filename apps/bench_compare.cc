@@ -104,7 +104,7 @@ Result<void> read_results(std::string_view text, const std::string& file,
   return {};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_compare(const cli::Arguments& arguments) {
   std::vector<report::NamedResult> results;
   for (const std::string& file : arguments.list("FILE")) {
     const Result<std::string> text = base::read_file(file, kResultBytesMax);
@@ -134,7 +134,7 @@ cli::Verb bench_compare_verb() {
                        .many = true}},
       .flags = {text_flag("--html", "FILE", "also a report with plots, whole in one file")},
       .examples = {"pelton bench compare before.json after.json --html compared.html"},
-      .run = run,
+      .run = run_bench_compare,
   };
 }
 

@@ -257,7 +257,7 @@ TransportKind kind_of(const cli::Arguments& arguments) {
   return name == "tcp" ? TransportKind::kTcp : TransportKind::kShm;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_exchange(const cli::Arguments& arguments) {
   Plan plan;
   plan.kind = kind_of(arguments);
   plan.ranks = static_cast<int>(arguments.integer("--ranks"));
@@ -344,7 +344,7 @@ cli::Verb bench_exchange_verb() {
       .examples = {"pelton bench exchange --transport shm",
                    "pelton bench exchange --transport tcp --ranks 4 --bytes 4096",
                    "mpirun -n 2 --bind-to none pelton bench exchange --transport mpi"},
-      .run = run};
+      .run = run_bench_exchange};
 }
 
 }  // namespace pelton::apps

@@ -402,7 +402,7 @@ std::string to_json(const Plan& plan, const Figures& figures, bool apart) {
   return out;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_gateway(const cli::Arguments& arguments) {
   TRY_ASSIGN(const Plan plan, read_plan(arguments));
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
@@ -458,7 +458,7 @@ cli::Verb bench_gateway_verb() {
       .examples = {"pelton bench gateway",
                    "pelton bench gateway --tokenizer ./model --prompt-size 220KiB --json -",
                    "pelton bench gateway --direct-port 9900 --beside http://127.0.0.1:9901"},
-      .run = run,
+      .run = run_bench_gateway,
   };
 }
 

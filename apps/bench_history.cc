@@ -11,7 +11,7 @@
 namespace pelton::apps {
 namespace {
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_history(const cli::Arguments& arguments) {
   TRY_ASSIGN(const report::History history, report::History::open_existing(arguments.text("FILE")));
   TRY_ASSIGN(const std::vector<report::PastResult> results,
              history.newest(static_cast<int>(arguments.integer("--count"))));
@@ -38,7 +38,7 @@ cli::Verb bench_history_verb() {
       .flags = {count_flag("--count", "N", "the newest so many", "20", 1, 1e6),
                 text_flag("--html", "FILE", "also a page with their figures over time")},
       .examples = {"pelton bench history bench.db"},
-      .run = run,
+      .run = run_bench_history,
   };
 }
 

@@ -319,7 +319,7 @@ std::string to_json(const Bench& bench, const std::vector<Run>& runs) {
   return out;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_kv(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY_ASSIGN(const Bench bench, open(arguments));
@@ -379,7 +379,7 @@ cli::Verb bench_kv_verb() {
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench kv --from http://127.0.0.1:9101 --to http://127.0.0.1:9102 "
                    "--fleet-key-file fleet.key --blocks 40"},
-      .run = run,
+      .run = run_bench_kv,
   };
 }
 

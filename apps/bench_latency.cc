@@ -216,7 +216,7 @@ Result<void> hold_compact(const cli::Arguments& arguments, const Arithmetic& ari
   return {};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_latency(const cli::Arguments& arguments) {
   TRY(refuse_launched("bench latency"));
   Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
   TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
@@ -342,7 +342,7 @@ cli::Verb bench_latency_verb() {
            "pelton bench latency ./model --tensor-parallel-size 2 --threads 1 --batch-size 8",
            "pelton bench latency ./model --speculative-config "
            "'{\"method\":\"oracle\",\"acceptance\":0.9,\"num_speculative_tokens\":8}'"},
-      .run = run,
+      .run = run_bench_latency,
   };
   for (Flag& flag : rank_measuring_flags()) verb.flags.push_back(std::move(flag));
   return verb;

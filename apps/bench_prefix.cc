@@ -158,7 +158,7 @@ std::string usual_shares(int input_len) {
   return fmt::format("{},{}", input_len / 16 * 15, std::max(input_len - 32, 0));
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_prefix(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   const cli::Interrupt interrupt;
@@ -218,7 +218,7 @@ cli::Verb bench_prefix_verb() {
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench prefix ./model",
                    "pelton bench prefix ./model --input-len 2K --shared 1024,2000 --json -"},
-      .run = run,
+      .run = run_bench_prefix,
   };
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   return verb;

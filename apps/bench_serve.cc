@@ -11,7 +11,7 @@
 namespace pelton::apps {
 namespace {
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_serve(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions(arguments));
@@ -71,7 +71,7 @@ cli::Verb bench_serve_verb() {
                    "tpot:50",
                    "pelton bench serve --max-concurrency 16 --html report.html --fail-if "
                    "'p99_ttft_ms>1000'"},
-      .run = run,
+      .run = run_bench_serve,
   };
 }
 

@@ -277,7 +277,7 @@ std::string to_json(const Plan& plan, const std::vector<Level>& levels) {
   return out;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_speech(const cli::Arguments& arguments) {
   TRY_ASSIGN(Plan plan, read_plan(arguments));
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
@@ -334,7 +334,7 @@ cli::Verb bench_speech_verb() {
       .examples = {"pelton bench speech",
                    "pelton bench speech --streams 1,4,16 --rounds 4 --json -",
                    "pelton bench speech --voice tara --input 'Hello there.' --buffer 0.2"},
-      .run = run,
+      .run = run_bench_speech,
   };
 }
 

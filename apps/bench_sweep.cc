@@ -95,7 +95,7 @@ void take_prompts(const std::vector<workload::Conversation>& all, size_t count, 
   plan.info.num_prompts = static_cast<int64_t>(count);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_sweep(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions(arguments));
@@ -159,7 +159,7 @@ cli::Verb bench_sweep_verb() {
       .examples = {"pelton bench sweep --base-url http://127.0.0.1:8000 --concurrencies 1,4,16 "
                    "--html sweep.html",
                    "pelton bench sweep --rates 1,2,4,8 --goodput ttft:500 --save-result"},
-      .run = run,
+      .run = run_bench_sweep,
   };
 }
 

@@ -132,7 +132,7 @@ std::string speculation_text(const engine::SchedulerCounters& counted) {
   return text + " of the rows with drafts, by position\n";
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_throughput(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   const cli::Interrupt interrupt;
@@ -177,7 +177,7 @@ cli::Verb bench_throughput_verb() {
       .flags = throughput_flags(),
       .examples = {"pelton bench throughput ./model --num-prompts 32 --input-len 512 --output-len "
                    "64"},
-      .run = run,
+      .run = run_bench_throughput,
   };
 }
 

@@ -278,7 +278,7 @@ std::string to_json(const Plan& plan, const Heard& heard) {
   return out;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_bench_transcribe(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const Plan plan, read_plan(arguments, interrupt));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
@@ -323,7 +323,7 @@ cli::Verb bench_transcribe_verb() {
       .flags = std::move(flags),
       .examples = {"pelton bench transcribe talk.wav --rounds 8 --max-concurrency 4",
                    "pelton bench transcribe ./recordings --language de --stream --json -"},
-      .run = run,
+      .run = run_bench_transcribe,
   };
 }
 

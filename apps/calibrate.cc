@@ -77,7 +77,7 @@ std::string table_of(const Calibration& calibration, const cost_model::Hardware&
       calibration.error_p50 * 100, calibration.error_p90 * 100);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_calibrate(const cli::Arguments& arguments) {
   TRY_ASSIGN(const families::ModelConfig shape,
              cost_model::find_model_config(arguments.text("MODEL")));
   TRY_ASSIGN(const cost_model::Hardware hardware,
@@ -140,7 +140,7 @@ cli::Verb calibrate_verb() {
             .kind = cli::Flag::Kind::kSwitch}},
       .examples = {"pelton calibrate ./model --step-log steps.jsonl --out calibration.json",
                    "pelton calibrate ./model --step-log steps.jsonl --idle-result one.json"},
-      .run = run};
+      .run = run_calibrate};
 }
 
 }  // namespace pelton::apps

@@ -15,7 +15,7 @@
 namespace pelton::apps {
 namespace {
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_capacity(const cli::Arguments& arguments) {
   TRY_ASSIGN(capacity::FleetNeeds needs, capacity::read_needs(arguments.text("--config")));
   for (const std::string& name : arguments.list("--without")) {
     if (capacity::take_away(needs, name) > 0) continue;
@@ -111,7 +111,7 @@ cli::Verb capacity_plan_verb() {
                     {.name = "--json", .help = "print JSON", .kind = cli::Flag::Kind::kSwitch}},
           .examples = {"pelton capacity plan --config deploy/capacity.toml --explain",
                        "pelton capacity plan --config deploy/capacity.toml --without north/eu/2"},
-          .run = run};
+          .run = run_capacity};
 }
 
 }  // namespace pelton::apps

@@ -141,7 +141,7 @@ class PrintedRun final : public chain_http::RunSink {
   std::promise<Result<void>> end_;
 };
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_chain(const cli::Arguments& arguments) {
   TRY_ASSIGN(chain::Chain read, chain::read_chain(arguments.text("FILE")));
   const auto chain = std::make_shared<const chain::Chain>(std::move(read));
   TRY(chain_http::check_http_steps(*chain, arguments.list("--chain-hosts")));
@@ -252,7 +252,7 @@ std::vector<cli::Verb> chain_verbs() {
                         "Pelton wheel?\"}'",
                         "pelton chain run chains/long_document.toml --input @input.json --url "
                         "http://127.0.0.1:8080"},
-           .run = run}};
+           .run = run_chain}};
 }
 
 }  // namespace pelton::apps

@@ -155,7 +155,7 @@ Result<void> ask_once(const std::string& question, ChatSession& session,
   return Error{ErrorCode::kCancelled, "interrupted"};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_chat(const cli::Arguments& arguments) {
   TRY(check_date(arguments));
   TRY_ASSIGN(const std::string question, first_question(arguments));
   if (arguments.has("--offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
@@ -223,7 +223,7 @@ cli::Verb chat_verb() {
                    "pelton chat ./model 'What is a Pelton wheel?'",
                    "pelton chat ./model --file report.txt 'Say that in three sentences.'",
                    "echo 'What is a Pelton wheel?' | pelton chat ./model"},
-      .run = run,
+      .run = run_chat,
   };
   for (Flag& flag : sampling_flags("1")) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));

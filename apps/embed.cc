@@ -201,7 +201,7 @@ int step_tokens(const Job& job) {
   return static_cast<int>(longest);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_embed(const cli::Arguments& arguments) {
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(const std::optional<tensor::DType> kv,
@@ -301,7 +301,7 @@ cli::Verb embed_verb() {
       .examples = {"pelton embed BAAI/bge-small-en-v1.5 --text 'a wheel' --text 'a tyre'",
                    "pelton embed ./reranker --query 'what turns?' --text 'A wheel turns.'",
                    "pelton embed ./model --tokens ids.json --out vectors.npy"},
-      .run = run,
+      .run = run_embed,
   };
 }
 

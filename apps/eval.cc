@@ -323,7 +323,7 @@ Result<void> keep_scores(const cli::Arguments& arguments, const eval::Evaluation
       {.count = all.tasks, .score = all.a, .other_score = all.b, .p = all.p});
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_eval(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   TRY_ASSIGN(const std::vector<eval::Task> tasks, read_tasks(arguments));
   TRY_ASSIGN(const std::vector<report::Condition> conditions,
@@ -462,7 +462,7 @@ cli::Verb eval_verb() {
                    "--run-code",
                    "pelton eval ./model --serve-flag=--weights --serve-flag=int8 --against "
                    "before.json --fail-if 'drop>0.01'"},
-      .run = run,
+      .run = run_eval,
   };
 }
 

@@ -188,7 +188,7 @@ Result<void> write_hosts(const cli::Arguments& arguments, const std::vector<Host
   return write(of(gateway) + "/etc/systemd/system/pelton-gateway.service", kGatewayUnit);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_fleet_init(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<Host> hosts, parse_hosts(arguments));
   Host gateway = hosts.front();
   if (arguments.has("--gateway")) {
@@ -264,7 +264,7 @@ cli::Verb fleet_init_verb() {
       .examples = {"pelton fleet init gpu-1 gpu-2 gpu-3",
                    "pelton fleet init ann@gpu-1 ann@gpu-2 --gateway ann@front --model "
                    "openai/gpt-oss-20b --name gpt-oss-20b --out fleet"},
-      .run = run};
+      .run = run_fleet_init};
 }
 
 }  // namespace pelton::apps

@@ -470,7 +470,7 @@ Result<void> serve(const cli::Arguments& arguments, Beginning begun, const base:
   return {};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_gateway(const cli::Arguments& arguments) {
   if (arguments.has("--new-key")) return cluster::FleetKey::create(arguments.text("--new-key"));
   if (!arguments.has("--config")) {
     return Error{ErrorCode::kInvalidArgument, "--config FILE says which workers there are",
@@ -573,7 +573,7 @@ cli::Verb gateway_verb() {
                    "pelton gateway --config gateway.toml",
                    "pelton gateway --config gateway.toml --record-requests requests.jsonl",
                    "pelton gateway --config gateway.toml --capacity capacity.toml"},
-      .run = run,
+      .run = run_gateway,
   };
   verb.flags.push_back(admin_keys_flag());
   for (Flag& flag : file_flags()) verb.flags.push_back(std::move(flag));

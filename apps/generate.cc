@@ -123,7 +123,7 @@ Result<void> print_stream(StreamReader& reader, Output& output) {
   }
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_generate(const cli::Arguments& arguments) {
   std::string text;
   if (!arguments.has("--tokens")) {
     TRY_ASSIGN(text, prompt_text(arguments));
@@ -201,7 +201,7 @@ cli::Verb generate_verb() {
                    "pelton generate ./model --max-tokens 200 < beginning.txt",
                    "pelton generate ./model --tokens ids.json --max-tokens 64 --kernels reference "
                    "--ids"},
-      .run = run,
+      .run = run_generate,
   };
   for (Flag& flag : sampling_flags("0")) verb.flags.push_back(std::move(flag));
   verb.flags.push_back(

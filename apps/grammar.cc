@@ -112,7 +112,7 @@ Result<GrammarTrial> compile_one(const Bench& bench, const cli::Arguments& argum
   return compile_schema(bench, schema);
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_grammar(const cli::Arguments& arguments) {
   const std::string sources[] = {"--schema", "--regex", "--ebnf", "--batch"};
   if (std::none_of(std::begin(sources), std::end(sources),
                    [&](const std::string& source) { return arguments.has(source); })) {
@@ -185,7 +185,7 @@ cli::Verb grammar_verb() {
       .exclusive = {{"--schema", "--regex", "--ebnf", "--batch"}},
       .examples = {"pelton grammar --schema s.json --instance a.json --tokenizer tokenizer.json",
                    "pelton grammar --batch data --timing --tokenizer o200k_base.tiktoken"},
-      .run = run,
+      .run = run_grammar,
   };
 }
 

@@ -49,7 +49,7 @@ Task vector_task(const families::ModelConfig& config) {
   return {"text to labels", "pelton serve, then POST /classify; pelton embed --labels"};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_inspect(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   if (const auto written = inspect_sound(folder, arguments.has("--json"))) return *written;
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
@@ -86,7 +86,7 @@ cli::Verb inspect_verb() {
                  .help = "one JSON object instead of a table",
                  .kind = cli::Flag::Kind::kSwitch}},
       .examples = {"pelton inspect openai/gpt-oss-20b", "pelton inspect ./model --json"},
-      .run = run,
+      .run = run_inspect,
   };
 }
 

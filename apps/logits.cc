@@ -181,7 +181,7 @@ Result<lora::Adapter> load_adapter(const std::string& folder, const families::Mo
   return Error{error.code, "--lora: " + error.message, "lora"};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_logits(const cli::Arguments& arguments) {
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(const std::optional<tensor::DType> kv,
@@ -284,7 +284,7 @@ cli::Verb logits_verb() {
            "pelton logits ./model --tokens ids.json --out l.npy --kernels reference --chunk 7",
            "pelton logits ./model --tokens ids.json --lora ./adapter --out l.npy",
            "pelton logits ./model --tokens ids.json --draft ./head --draft-chain 3 --out d.npy"},
-      .run = run,
+      .run = run_logits,
   };
 }
 

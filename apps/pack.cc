@@ -19,7 +19,7 @@ namespace {
 using checkpoint::Checkpoint;
 using cli::Flag;
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_pack(const cli::Arguments& arguments) {
   node::PackFolderOptions options;
   if (const std::string& bits = arguments.text("--activations"); bits != "auto") {
     options.activations =
@@ -105,7 +105,7 @@ cli::Verb pack_verb() {
       .examples = {"pelton pack openai/gpt-oss-20b ./gpt-oss-20b-packed",
                    "pelton serve ./gpt-oss-20b-packed",
                    "pelton pack ./model.gguf ./packed --weights shipped"},
-      .run = run,
+      .run = run_pack,
   };
 }
 

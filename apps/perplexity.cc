@@ -278,7 +278,7 @@ Result<void> check(const std::vector<report::Condition>& conditions, const Json&
   return {};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_perplexity(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
   const base::SystemClock clock;
   TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions_on(arguments));
@@ -372,7 +372,7 @@ cli::Verb perplexity_verb() {
                    "pelton perplexity ./model --text book.txt --against-weights int8",
                    "pelton perplexity ./model --text book.txt --against ./model-Q4_K_M.gguf "
                    "--fail-if 'kl_mean>0.02'"},
-      .run = run,
+      .run = run_perplexity,
   };
 }
 

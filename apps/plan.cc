@@ -267,7 +267,7 @@ Result<void> plan_of_speech(const cli::Arguments& arguments, const std::string& 
                "gpu"};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_plan(const cli::Arguments& arguments) {
   if (arguments.has("--published")) return plan_published(arguments);
   const std::string& named = arguments.text("--model");
   const std::string& model = named.empty() ? arguments.text("MODEL") : named;
@@ -438,7 +438,7 @@ cli::Verb plan_verb() {
                    "pelton plan gpt-oss-120b --gpu h100 --explain",
                    "pelton plan gpt-oss-120b --instance p4de.24xlarge --slo itl=30ms --rps 50",
                    "pelton plan --published"},
-      .run = run,
+      .run = run_plan,
   };
   for (std::vector<cli::Flag> some :
        {flags_of_hardware(), load_flags_of_plan(), flags_of_this_machine()}) {

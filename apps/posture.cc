@@ -355,7 +355,7 @@ std::string text_of(const Judged& judged, const std::vector<access::PostureFindi
   return text;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_posture(const cli::Arguments& arguments) {
   const std::string& name = arguments.text("--profile");
   const auto profile = access::posture_profile_named(name);
   if (!profile) return Error{ErrorCode::kInvalidArgument, "there is no such profile", "profile"};
@@ -403,7 +403,7 @@ cli::Verb posture_verb() {
       .examples = {"pelton posture \"gateway --config gateway.toml --admin-keys\"",
                    "pelton posture \"serve pelton-box --api-key-file keys\" --profile regulated "
                    "--json"},
-      .run = run};
+      .run = run_posture};
 }
 
 }  // namespace pelton::apps

@@ -57,7 +57,7 @@ cli::Flag packed_only(Flag flag) {
   return flag;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_pull(const cli::Arguments& arguments) {
   TRY_ASSIGN(const hub::PullOptions options, pull_options(arguments));
   // Not found out when all has been fetched.
   std::error_code ignored;
@@ -130,7 +130,7 @@ cli::Verb pull_verb() {
                    "pelton pull openai/gpt-oss-20b --include 'original/*,tokenizer.json'",
                    "pelton pull openai/gpt-oss-20b --pack ./packed --weights int8",
                    "HF_TOKEN=hf_... pelton pull my/private-model --revision v2"},
-      .run = run,
+      .run = run_pull,
   };
 }
 

@@ -253,7 +253,7 @@ Result<void> Quickstart::run(const cli::Arguments& arguments) {
   return {};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_quickstart(const cli::Arguments& arguments) {
   std::string model = arguments.text("MODEL");
   if (model.empty()) {
     TRY_ASSIGN(model, box_model());
@@ -320,7 +320,7 @@ cli::Verb quickstart_verb() {
                  .default_text = "0",
                  .most = 65535}},
       .examples = {"pelton quickstart fleet", "pelton quickstart fleet --seconds 60 --stay"},
-      .run = run,
+      .run = run_quickstart,
   };
   for (Flag& flag : life_flags()) {
     if (flag.name != "--log-level") continue;

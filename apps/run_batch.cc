@@ -210,7 +210,7 @@ Result<std::string> output_path(const cli::Arguments& arguments) {
   return fs::canonical(output, ignored).string();
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_run_batch(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   if (arguments.has("--offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
   const std::string& input_name = arguments.text("--input");
@@ -326,7 +326,7 @@ cli::Verb run_batch_verb() {
       .flags = run_batch_flags(),
       .examples = {"pelton run-batch -i in.jsonl -o out.jsonl openai/gpt-oss-20b",
                    "pelton run-batch -i in.jsonl -o out.jsonl ./model --max-num-seqs 64"},
-      .run = run,
+      .run = run_run_batch,
       .foreign = serve_foreign_flags(),
   };
 }

@@ -258,7 +258,7 @@ Result<void> serve(const cli::Arguments& arguments) {
 }
 
 // A rank above 0 computes for its leader instead.
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_serve(const cli::Arguments& arguments) {
   use_hub_flags(arguments);
   TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   const base::SystemClock clock;
@@ -347,7 +347,7 @@ cli::Verb serve_verb() {
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0",
                    "pelton serve ./model --batches ./batches --grpc-port 9001 --tool-server "
                    "python=http://127.0.0.1:8001/mcp"},
-      .run = run,
+      .run = run_serve,
       .other_prefix = "OPTION_",  // as SageMaker's containers are configured
       .foreign = serve_foreign_flags(),
       .configurable = true,

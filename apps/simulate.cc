@@ -521,7 +521,7 @@ Result<cli::Arguments> with_scenario(const cli::Arguments& arguments,
   return all;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_simulate(const cli::Arguments& arguments) {
   if (arguments.has("--list")) return list_scenarios();
   const std::string& model = arguments.text("MODEL");
   if (!arguments.has("--scenario")) {
@@ -739,7 +739,7 @@ cli::Verb simulate_verb() {
            "pelton simulate gpt-oss-20b --gpu h100 --replicas 2 --router cost --adapters 20 "
            "--max-loras 4",
            "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
-      .run = run};
+      .run = run_simulate};
   std::vector<cli::Flag> hardware = hardware_flags();
   for (cli::Flag& flag : hardware) {
     if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();

@@ -42,7 +42,7 @@ Result<std::vector<std::vector<int>>> read_codes(const std::string& file) {
   return codes;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_snac(const cli::Arguments& arguments) {
   const std::string& out = arguments.text("--out");
   if (!out.ends_with(".npy") && !out.ends_with(".wav")) {
     return Error{ErrorCode::kInvalidArgument, "--out wants a name in .wav or .npy", "out"};
@@ -88,7 +88,7 @@ cli::Verb snac_verb() {
               threads_flag(),
           },
       .examples = {"pelton snac ./snac_24khz --codes codes.json --out voice.wav"},
-      .run = run,
+      .run = run_snac,
   };
 }
 

@@ -134,7 +134,7 @@ Result<void> write_adapter(const checkpoint::SyntheticOptions& options,
       arguments.text("OUT"));
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_synth(const cli::Arguments& arguments) {
   const std::string& out = arguments.text("OUT");
   const std::string& format = arguments.text("--format");
   TRY_ASSIGN(checkpoint::SyntheticOptions options,
@@ -275,7 +275,7 @@ cli::Verb synth_verb() {
                    "pelton synth --like gpt-oss-20b --drafter eagle3 ./head",
                    "pelton synth --like gpt-oss-20b --lora all --lora-rank 16 "
                    "--lora-experts-rank 8 ./adapter"},
-      .run = run,
+      .run = run_synth,
   };
   // Behind --drafter: instead of the model, both.
   std::ranges::move(lora_flags(), std::inserter(verb.flags, verb.flags.begin() + 3));

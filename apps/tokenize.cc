@@ -37,7 +37,7 @@ std::string as_table(const tokenizer::Tokenizer& tokenizer, const std::vector<To
   return out;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_tokenize(const cli::Arguments& arguments) {
   TRY_ASSIGN(const tokenizer::Tokenizer tokenizer, load_tokenizer(arguments.text("MODEL")));
   TRY_ASSIGN(const std::string text, input_text(arguments));
   if (arguments.has("--decode")) {
@@ -82,7 +82,7 @@ cli::Verb tokenize_verb() {
       .examples = {"pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids",
                    "pelton tokenize tokenizer.json --file book.txt --ids > ids.json",
                    "pelton tokenize tokenizer.json --decode --file ids.json"},
-      .run = run,
+      .run = run_tokenize,
   };
 }
 

@@ -131,7 +131,7 @@ speech::Search search_asked(const cli::Arguments& arguments) {
   return search;
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_transcribe(const cli::Arguments& arguments) {
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
@@ -278,7 +278,7 @@ cli::Verb transcribe_verb() {
       .examples = {"pelton transcribe openai/whisper-small talk.wav",
                    "pelton transcribe ./whisper talk.mp3 --format srt --language de",
                    "pelton transcribe ./whisper talk.wav --format json --encoder-out states.npy"},
-      .run = run,
+      .run = run_transcribe,
   };
   for (Flag& flag : search_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : exact_flags()) verb.flags.push_back(std::move(flag));

@@ -432,7 +432,7 @@ Result<void> search_best(Sweep sweep, PointPlayer& player, const std::vector<Var
   return Error{ErrorCode::kDoesNotFit, "no combination is within the objectives", "objectives"};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_tune(const cli::Arguments& arguments) {
   if (arguments.has("--list")) {
     if (!arguments.has("--history")) {
       return Error{ErrorCode::kInvalidArgument, "--list wants --history FILE: what it lists",
@@ -550,7 +550,7 @@ cli::Verb tune_verb() {
            "pelton tune ./model --vary max-num-seqs=4,16 --max-concurrency 16 --num-prompts 100 "
            "--confirm local",
            "pelton tune gpt-oss-20b --gpu h100 --request-rate 20 --num-prompts 500 --ablate"},
-      .run = run};
+      .run = run_tune};
   for (Flag& flag : simulate_verb().flags) {
     const bool is_other = flag.name == "--json" || flag.name == "--html" ||
                           flag.name == "--goodput" || flag.name == "--metric-percentiles" ||

@@ -13,7 +13,7 @@ namespace {
 
 using cli::Flag;
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_verify(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string model, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(model));
   const base::SystemClock clock;
@@ -67,7 +67,7 @@ cli::Verb verify_verb() {
                  .default_text = "0",
                  .most = 1024}},
       .examples = {"pelton verify openai/gpt-oss-20b", "pelton verify ./model.gguf --json"},
-      .run = run,
+      .run = run_verify,
   };
 }
 

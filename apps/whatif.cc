@@ -111,7 +111,7 @@ Result<double> read_last_s(const cli::Arguments& arguments) {
                "--last wants a time of at least a second, as 1h, 90m or 3600", "last"};
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> run_whatif(const cli::Arguments& arguments) {
   const std::string& file = arguments.text("--facts");
   TRY_ASSIGN(const std::string text, read_input(file, kFactsBytesMax));
   TRY_ASSIGN(const double last_s, read_last_s(arguments));
@@ -179,7 +179,7 @@ cli::Verb whatif_verb() {
           .examples = {"pelton whatif --facts facts.jsonl --set scale_down_delay=120",
                        "pelton whatif --facts facts.jsonl --last 1h --set max=4 --set backlog=60 "
                        "--html whatif.html"},
-          .run = run};
+          .run = run_whatif};
 }
 
 }  // namespace pelton::apps

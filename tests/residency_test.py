@@ -479,7 +479,8 @@ class Residency(unittest.TestCase):
         for seed in range(SEED, SEED + CASES):
             with self.subTest(PELTON_SEED=seed):
                 self.one(seed)
-        if CASES > 1:
+        # Of a case or two all that may leave can find room at home.
+        if CASES >= 10:
             self.assertGreater(self.crossed, 0, "requests that may leave do")
 
     def one(self, seed):

@@ -2,6 +2,7 @@
 import { ApiError, get, get_text } from "./api";
 import { changes, draw_changes } from "./changes";
 import { ConfigurationEdit } from "./configuration_edit";
+import { ConfigurationHistory } from "./configuration_history";
 import { fact, h } from "./dom";
 import { plain } from "./markdown";
 import { Operator } from "./operator";
@@ -19,7 +20,9 @@ export class Configuration {
   private readonly effective = h("pre", { tabindex: 0, "aria-label": w.effective });
   private readonly file = h("pre", { tabindex: 0, "aria-label": w.file });
   private shown = "";
+  private read_at = 0;  // when the file had been read, as the history is shown
   private readonly edit: ConfigurationEdit;
+  private readonly history: ConfigurationHistory;
   readonly poller: Poller = new Poller(() => this.element, () => this.load(), 3000);
   readonly element: HTMLElement = h("section", { class: "page live" }, h("h1", {}, w.title), this.poller.state,
     h("div", { class: "panel" }, this.facts, this.wrong, this.kept),
@@ -30,6 +33,8 @@ export class Configuration {
   constructor(operator: Operator) {
     this.edit = new ConfigurationEdit(operator, () => this.poller.start());
     this.element.children[2].after(this.edit.element);
+    this.history = new ConfigurationHistory(operator, (text) => void this.edit.open_with(text));
+    this.element.append(this.history.element);
   }
 
   private async load(): Promise<void> {
@@ -43,6 +48,10 @@ export class Configuration {
     const wrong = state.error ? `${w.wrong} ${plain(state.error)}` : whole === null ? w.being_written : "";
     if (this.wrong.textContent !== wrong) this.wrong.textContent = wrong;
     this.kept.textContent = state.takes_new_start.length > 0 ? `${w.takes_new_start} ${state.takes_new_start.map(plain).join(", ")}` : "";
+    if (state.at !== this.read_at) {
+      await this.history.load();
+      this.read_at = state.at;
+    }
     const all = JSON.stringify([effective, file, whole]);
     if (all === this.shown) return; // what is selected stays so
     this.shown = all;

@@ -60,13 +60,19 @@ export class ConfigurationEdit {
     this.say("", "");
   }
 
-  private async open(): Promise<void> {
+  // With another text than the file's: one that it had before.
+  async open_with(text: string): Promise<void> {
+    await this.open(text);
+    if (!this.editor.hidden) await this.try_out();
+  }
+
+  private async open(text?: string): Promise<void> {
     try {
       this.before = await get_tagged("v1/config");
     } catch (error) {
       return this.say("", error instanceof ApiError && error.status > 0 ? plain(error.message) : words.offline);
     }
-    this.text.value = this.before.text;
+    this.text.value = text ?? this.before.text;
     this.editor.hidden = false;
     this.forget();
     this.draw();

@@ -386,6 +386,17 @@ export const words = {
     same: "The file says what is in force.",
     effective: "In force, with all that the file leaves out",
     file: "The file",
+    history: {
+      title: "History",
+      note: "What was put in force, the latest first; the last hundred are kept beside the file.",
+      in_memory: "What was put in force, the latest first; kept in memory only: {why}",
+      none: "Nothing is kept yet.",
+      row: "{n} · {at} · {who}",
+      row_reverts: "{n} · {at} · {who} · again as {to}",
+      difference: "What number {n} changed",
+      back: "Go back to {n} …",
+      more: "Older ones",
+    },
     edit: {
       title: "Another configuration",
       sign_in: "Who signs in changes it from here; in a terminal it is pelton fleet config put FILE.",

@@ -74,7 +74,7 @@ TEST(Question, Bodies) {
             R"("stream_options":{"include_usage":true}})");
   EXPECT_EQ(body("openai-embeddings", {}), R"({"model":"m","input":"hi \"you\""})");
   options.rerank_documents = 2;
-  EXPECT_EQ(body("vllm-rerank", {}), R"({"model":"m","query":"hi","documents":["\"you","\""]})");
+  EXPECT_EQ(body("vllm-rerank", {}), R"({"model":"m","query":"hi","documents":["\"y","ou\""]})");
   options.extra = Json::parse(R"({"query":"q","documents":["a","b","c"],"top_n":2})").value();
   EXPECT_EQ(body("vllm-rerank", {}),
             R"({"model":"m","query":"q","documents":["a","b","c"],"top_n":2})");

@@ -79,12 +79,13 @@ std::string usage_fault(const Json& usage, const Answer& answer, const AskedToke
   if (total.is_wrong) return "total_tokens is no number of tokens";
   // Some count reasoning beside the completion, and into the total.
   const Json* const details = usage.find("completion_tokens_details");
-  const Count reasoning =
-      details != nullptr && details->is_object() ? count_of(*details, "reasoning_tokens") : Count();
+  int64_t reasoning = -1;  // not said
+  if (details != nullptr && details->is_object()) {
+    reasoning = count_of(*details, "reasoning_tokens").tokens.value_or(-1);
+  }
   const bool all_there = prompt.tokens && completion.tokens && total.tokens;
-  const int64_t beside = reasoning.tokens.value_or(0);
-  const bool is_beside = all_there && reasoning.tokens &&
-                         *total.tokens == *prompt.tokens + *completion.tokens + beside;
+  const bool is_beside = all_there && reasoning >= 0 &&
+                         *total.tokens == *prompt.tokens + *completion.tokens + reasoning;
   if (all_there && !is_beside && *total.tokens != *prompt.tokens + *completion.tokens) {
     return fmt::format("total_tokens {} of {} and {}", *total.tokens, *prompt.tokens,
                        *completion.tokens);

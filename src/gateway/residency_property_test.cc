@@ -331,7 +331,7 @@ class World {
   void say_summary(int from, int to) {
     Site& hears = site(to);
     if (is_cut(from, to)) return hears.fleet.note_region_lost(kRegions[from], "cut");
-    // What it says may be old or wrong: whoever goes there by it is turned away, and no more.
+    // What it says may be old or wrong: whoever goes there by it is refused, and no more.
     RegionModels models;
     models[kModel] = {
         .ready = dice_.roll(0, 6),
@@ -519,7 +519,7 @@ class World {
     return static_cast<size_t>(asked.tenant.back() - '0');
   }
 
-  // Where it goes, and whose KV cache it is told to look into.
+  // Where it goes, and whose KV cache it is to look into.
   void expect_within(Site& here, const Asked& asked, const Fleet::Assignment& assignment) {
     const Machine& machine = here.machines[assignment.worker];
     EXPECT_TRUE(asked.tied.empty() || machine.region == asked.tied)

@@ -431,6 +431,48 @@ test("by the keyboard alone: another configuration is tried, asked about once mo
   await clean(opened, /40[0-9]|412/);
 });
 
+test("Configuration's history: who changed what, and back to what was", async () => {
+  const history = async () => (await (await fetch(gateway.admin + "/v1/config/history")).json()).entries;
+  write(config("retry_budget = 0.5"));
+  for (let i = 0; i < 100 && !(await history()).at(-1).changes.some((line) => line.includes("0.5")); ++i) await new Promise((done) => setTimeout(done, 100));
+  const entries = await history();
+  const opened = await page_of("configuration");
+  const { page } = opened;
+  const rows = page.locator(".history details");
+  await rows.nth(entries.length - 1).waitFor();
+  assert.equal(await rows.count(), entries.length);
+  assert.ok((await rows.first().locator("summary").innerText()).startsWith(`${entries.at(-1).n} · `), "the latest first");
+
+  const by_ann = entries.findIndex(({ who }) => who === "ann");
+  assert.ok(by_ann > 0);
+  const row = rows.nth(entries.length - 1 - by_ann);
+  assert.ok((await row.locator("summary").innerText()).includes(" · ann"));
+  await row.locator("summary").click();
+  await row.locator("pre span").first().waitFor();
+  assert.deepEqual(await row.locator("pre span").allTextContents(), ["+ retry_budget = 0.3\n", "+ threads = 2\n"]);
+  const back = row.getByRole("button", { name: `Go back to ${entries[by_ann].n} …` });
+  assert.equal(await back.isVisible(), false, "not before who asks has signed in");
+  await picture(page, "configuration-history");
+
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByLabel("Operator's key").fill("key-of-ann");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector(".who-signed-in").textContent === "ann");
+  await back.click();
+  await shows(page, "It is right. Nothing is changed yet.");
+  assert.deepEqual(await page.locator("pre[aria-label='Lines that would change'] span").allTextContents(),
+    ["+ retry_budget = 0.3\n", "+ threads = 2\n", "- retry_budget = 0.5\n", "+ \n"]);
+  await page.getByRole("button", { name: "Apply …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Apply", exact: true }).click();
+  await shows(page, "Applied.");
+  const text = await (await fetch(`${gateway.admin}/v1/config/history/${entries[by_ann].n}`)).text();
+  assert.equal(fs.readFileSync(at("gateway.toml"), "utf8"), text);
+  await page.waitForFunction((count) => document.querySelectorAll(".history details").length === count, entries.length + 1);
+  assert.equal(await rows.nth(entries.length - by_ann).evaluate((one) => one.open), true, "what was opened stays so");
+  write(config());
+  await clean(opened);
+});
+
 test("without the session, the token or the page nothing is written", full, async () => {
   const opened = await page_of("configuration");
   const { page } = opened;
