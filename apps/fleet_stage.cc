@@ -78,7 +78,7 @@ Result<std::vector<Stop>> stops_of(const std::vector<std::string>& words) {
   return stops;
 }
 
-Result<net::HttpResponse> ask(const Staging& staging, const Stop& stop, ConfigCall asked) {
+Result<net::HttpResponse> ask_stop(const Staging& staging, const Stop& stop, ConfigCall asked) {
   Result<net::HttpResponse> answer = config_call_at(stop.url, staging.key, std::move(asked));
   if (answer.ok()) return answer;
   Error error = answer.error();
@@ -87,7 +87,7 @@ Result<net::HttpResponse> ask(const Staging& staging, const Stop& stop, ConfigCa
 }
 
 Result<Json> ask_json(const Staging& staging, const Stop& stop, std::string path) {
-  TRY_ASSIGN(const net::HttpResponse answer, ask(staging, stop, {.path = std::move(path)}));
+  TRY_ASSIGN(const net::HttpResponse answer, ask_stop(staging, stop, {.path = std::move(path)}));
   return Json::parse(answer.body);
 }
 
@@ -111,7 +111,7 @@ void count_requests(std::string_view metrics, StagedFigures& figures) {
 
 Result<StagedFigures> figures_of(const Staging& staging, const Stop& stop) {
   StagedFigures figures;
-  TRY_ASSIGN(const net::HttpResponse metrics, ask(staging, stop, {.path = "/metrics"}));
+  TRY_ASSIGN(const net::HttpResponse metrics, ask_stop(staging, stop, {.path = "/metrics"}));
   count_requests(metrics.body, figures);
   TRY_ASSIGN(const Json workers, ask_json(staging, stop, "/v1/workers"));
   const Json* const rows = workers.find("workers");
@@ -124,13 +124,13 @@ Result<StagedFigures> figures_of(const Staging& staging, const Stop& stop) {
   }
   TRY_ASSIGN(const Json state, ask_json(staging, stop, "/v1/config/state"));
   figures.error = state.string("error").value_or("");
-  TRY_ASSIGN(const net::HttpResponse file, ask(staging, stop, {}));
+  TRY_ASSIGN(const net::HttpResponse file, ask_stop(staging, stop, {}));
   figures.etag = std::string(file.headers.get("ETag"));
   return figures;
 }
 
 // Whether it is that region's, what the patch would do there; nothing is changed.
-Result<void> plan(const Staging& staging, Stop& stop) {
+Result<void> plan_stop(const Staging& staging, Stop& stop) {
   TRY_ASSIGN(const Json own, ask_json(staging, stop, "/v1/config/gateway?form=json"));
   const std::string region = own.string("region").value_or("");
   if (region != stop.region) {
@@ -147,11 +147,12 @@ Result<void> plan(const Staging& staging, Stop& stop) {
   stop.number_before = last.integer("n").value_or(0);
   stop.etag = last.string("etag").value_or("");
   // Dry, of the very text that there is a way back to.
-  TRY_ASSIGN(const net::HttpResponse planned, ask(staging, stop,
-                                                  {.method = "PATCH",
-                                                   .path = fmt::format("{}?dry_run=true", kConfig),
-                                                   .body = staging.patch,
-                                                   .etag = stop.etag}));
+  TRY_ASSIGN(const net::HttpResponse planned,
+             ask_stop(staging, stop,
+                      {.method = "PATCH",
+                       .path = fmt::format("{}?dry_run=true", kConfig),
+                       .body = staging.patch,
+                       .etag = stop.etag}));
   TRY_ASSIGN(const Json answer, Json::parse(planned.body));
   stop.changes = !answer.boolean("same").value_or(false);
   if (answer.boolean("writable").value_or(true)) return {};
@@ -167,13 +168,14 @@ std::string plain(std::string text) {
   return text.substr(0, kMax);
 }
 
-Result<void> put(const Staging& staging, Stop& stop) {
-  TRY_ASSIGN(const net::HttpResponse answer,
-             ask(staging, stop,
-                 {.method = "PATCH",
-                  .body = staging.patch,
-                  .etag = stop.etag,
-                  .why = plain(fmt::format("staged, {} first", staging.stops.front().region))}));
+Result<void> put_patch(const Staging& staging, Stop& stop) {
+  TRY_ASSIGN(
+      const net::HttpResponse answer,
+      ask_stop(staging, stop,
+               {.method = "PATCH",
+                .body = staging.patch,
+                .etag = stop.etag,
+                .why = plain(fmt::format("staged, {} first", staging.stops.front().region))}));
   stop.etag = std::string(answer.headers.get("ETag"));
   stop.is_changed = true;
   return {};
@@ -185,11 +187,11 @@ bool take_back(Staging& staging, const std::string& reason) {
   for (auto stop = staging.stops.rbegin(); stop != staging.stops.rend(); ++stop) {
     if (!stop->is_changed) continue;
     const auto done =
-        ask(staging, *stop,
-            {.method = "POST",
-             .path = fmt::format("{}/history/{}/revert", kConfig, stop->number_before),
-             .etag = stop->etag,
-             .why = plain("taken back: " + reason)});
+        ask_stop(staging, *stop,
+                 {.method = "POST",
+                  .path = fmt::format("{}/history/{}/revert", kConfig, stop->number_before),
+                  .etag = stop->etag,
+                  .why = plain("taken back: " + reason)});
     if (done.ok()) {
       stop->is_changed = false;
       fmt::print(stderr, "taken back: {} {}\n", stop->region, stop->url);
@@ -207,8 +209,8 @@ struct Watched {
 };
 
 // Until all of them are good; an error says which one is not, and why.
-Result<void> watch(const Staging& staging, std::vector<Watched>& all,
-                   const cli::Interrupt& interrupt, const base::Clock& clock) {
+Result<void> watch_stops(const Staging& staging, std::vector<Watched>& all,
+                         const cli::Interrupt& interrupt, const base::Clock& clock) {
   const auto failed = [](const Watched& one) {
     return Error{ErrorCode::kIo,
                  fmt::format("{} ({}): {}", one.stop->region, one.stop->url, one.change.reason()),
@@ -240,7 +242,7 @@ Result<void> stage_region(Staging& staging, size_t first, size_t end,
     Stop& stop = staging.stops[i];
     if (!stop.changes) continue;
     TRY_ASSIGN(StagedFigures before, figures_of(staging, stop));
-    TRY(put(staging, stop));
+    TRY(put_patch(staging, stop));
     const StagedChange::Rules rules{.watch_ns = staging.watch_ns,
                                     .grace_ns = staging.grace_ns,
                                     .failed_max = staging.failed_max,
@@ -249,7 +251,7 @@ Result<void> stage_region(Staging& staging, size_t first, size_t end,
   }
   fmt::print(stderr, "{}: {} of {} gateways have it\n", staging.stops[first].region, watched.size(),
              end - first);
-  TRY(watch(staging, watched, interrupt, clock));
+  TRY(watch_stops(staging, watched, interrupt, clock));
   fmt::print("{}: good\n", staging.stops[first].region);
   std::fflush(stdout);
   return {};
@@ -268,7 +270,7 @@ Result<void> stage_all(Staging& staging, const cli::Interrupt& interrupt,
   return {};
 }
 
-Result<void> stage(const cli::Arguments& arguments) {
+Result<void> run_fleet_stage(const cli::Arguments& arguments) {
   Staging staging;
   TRY_ASSIGN(staging.stops, stops_of(arguments.list("--to")));
   TRY_ASSIGN(staging.patch, read_input(arguments.text("FILE")));
@@ -277,7 +279,7 @@ Result<void> stage(const cli::Arguments& arguments) {
   staging.grace_ns = static_cast<int64_t>(arguments.number("--grace") * 1e9);
   staging.failed_max = arguments.number("--failed-max") / 100;
   // All are asked before any is changed: a patch that one of them refuses changes nothing.
-  for (Stop& stop : staging.stops) TRY(plan(staging, stop));
+  for (Stop& stop : staging.stops) TRY(plan_stop(staging, stop));
   for (const Stop& stop : staging.stops) {
     fmt::print("{} {}: {}\n", stop.region, stop.url,
                stop.changes ? "would change" : "nothing to change");
@@ -342,7 +344,7 @@ cli::Verb fleet_stage_verb() {
                 admin_key_flag()},
       .examples = {"pelton fleet stage patch.json --to eu=http://10.1.0.1:8091 --to "
                    "us=http://10.2.0.1:8091"},
-      .run = stage};
+      .run = run_fleet_stage};
 }
 
 }  // namespace pelton::apps
