@@ -458,6 +458,7 @@ std::vector<cli::Verb> fleet_verbs() {
   verbs.push_back(rollout_verb());
   verbs.push_back(role_verb());
   verbs.push_back(erase_verb());
+  verbs.push_back(fleet_stage_verb());
   verbs.push_back(fleet_init_verb());
   verbs.push_back(command_verb("drain", "Sends a worker no new requests; running ones end."));
   verbs.push_back(

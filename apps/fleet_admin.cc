@@ -68,10 +68,18 @@ Result<net::HttpCall> admin_call(const cli::Arguments& arguments, std::string me
 }
 
 Result<net::HttpResponse> config_call(const cli::Arguments& arguments, ConfigCall asked) {
-  TRY_ASSIGN(net::HttpCall call, admin_call(arguments, std::move(asked.method), asked.path));
+  TRY_ASSIGN(const std::string key, admin_key(arguments));
+  return config_call_at(arguments.text("--admin"), key, std::move(asked));
+}
+
+Result<net::HttpResponse> config_call_at(const std::string& url, const std::string& key,
+                                         ConfigCall asked) {
+  TRY_ASSIGN(net::HttpCall call, net::make_http_call(std::move(asked.method), url + asked.path));
+  if (!key.empty()) call.headers.add("Authorization", "Bearer " + key);
   call.whole_time_max = std::chrono::seconds(30);
   call.body = std::move(asked.body);
   if (!asked.etag.empty()) call.headers.add("If-Match", asked.etag);
+  if (!asked.why.empty()) call.headers.add("X-Pelton-Why", asked.why);
   if (call.method == "PATCH") call.headers.add("Content-Type", "application/merge-patch+json");
   TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
   if (response.status == 200) return response;

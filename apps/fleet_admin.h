@@ -25,9 +25,13 @@ struct ConfigCall {
   std::string path = "/v1/config";
   std::string body = {};
   std::string etag = {};  // it is for this text only; empty: for any
+  std::string why = {};   // one line that is kept with the change
 };
 // Half a minute at most: a gateway that takes another configuration reads tokenizers. Errors: what
 // the gateway says, kBadConfig (400), kInvalidArgument (404) and kIo.
 Result<net::HttpResponse> config_call(const cli::Arguments& arguments, ConfigCall asked);
+// The same of the gateway at that admin listener's URL.
+Result<net::HttpResponse> config_call_at(const std::string& url, const std::string& key,
+                                         ConfigCall asked);
 
 }  // namespace pelton::apps

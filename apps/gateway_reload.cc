@@ -47,7 +47,9 @@ constexpr std::string_view kHistory = "/v1/config/history";
 constexpr std::string_view kObjects = "/v1/config/";
 constexpr std::string_view kMergePatch = "application/merge-patch+json";
 constexpr std::string_view kDryRun = "dry_run";
-constexpr int kTriesMax = 3;  // of a patch whose file is another one each time
+constexpr std::string_view kWhyHeader = "x-pelton-why";
+constexpr size_t kWhyMax = 400;  // characters
+constexpr int kTriesMax = 3;     // of a patch whose file is another one each time
 // Of what there is one.
 constexpr std::array<std::string_view, 5> kTables = {"gateway", "autoscaler", "etcd", "kubernetes",
                                                      "zones"};
@@ -157,6 +159,20 @@ Result<bool> only_tries(const net::HttpRequest& request) {
 
 bool is_same(const Result<std::string>& one, const Result<std::string>& other) {
   return one.ok() == other.ok() && (!one.ok() || *one == *other);
+}
+
+// One line that is kept with a change, in printable ASCII.
+Result<std::string_view> why_of(const net::HttpRequest& request) {
+  const std::string_view why = request.headers.get(kWhyHeader);
+  const bool is_plain = std::ranges::all_of(why, [](char c) { return c >= ' ' && c <= '~'; });
+  if (is_plain && why.size() <= kWhyMax) return why;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'{}' is printable ASCII, {} characters at most", kWhyHeader, kWhyMax),
+               std::string(kWhyHeader)};
+}
+
+void add_why(std::string_view why, std::vector<std::string>& lines) {
+  if (!why.empty()) lines.push_back(fmt::format("why: {}", why));
 }
 
 // Of "/v1/config/history/N" and ".../N/revert".
@@ -479,12 +495,17 @@ void GatewayReload::note(std::string_view why, const Result<void>& done) {
 // After it is in force.
 void GatewayReload::remember(const std::string& text, const Change& change) {
   const bool was_on_disk = history_.is_on_disk();
+  std::vector<std::string> lines;
+  add_why(change.why, lines);
+  for (std::string& line : change_lines(change.before, gateway_.effective_config())) {
+    lines.push_back(std::move(line));
+  }
   history_.note({.unix_ms = clock_.unix_ms(),
                  .who = std::string(change.who),
                  .from = std::string(change.from),
                  .reverts_to = change.reverts_to,
                  .text = text,
-                 .changes = change_lines(change.before, gateway_.effective_config())});
+                 .changes = std::move(lines)});
   if (was_on_disk && !history_.is_on_disk()) {
     log_.warning(
         fmt::format("the configuration's history is in memory only: {}", history_.error()));
@@ -504,6 +525,7 @@ void GatewayReload::audit(const Change& change) {
   if (change.error.empty()) {
     const std::string after = gateway_.effective_config();
     if (change.reverts_to > 0) event.detail.push_back(fmt::format("= {}", change.reverts_to));
+    add_why(change.why, event.detail);
     for (std::string& line : change_lines(change.before, after)) {
       event.detail.push_back(std::move(line));
     }
@@ -599,6 +621,8 @@ std::optional<net::HttpResponse> GatewayReload::refused_at_once(const net::HttpR
 net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::string_view who) {
   const Result<bool> tries = only_tries(request);
   if (!tries.ok()) return refusal(api::api_error(tries.error()));
+  const Result<std::string_view> why = why_of(request);
+  if (!why.ok()) return refusal(api::api_error(why.error()));
   if (request.method == "PATCH" && !is_merge_patch(request)) {
     net::HttpResponse refused = refusal(no_merge_patch(request.headers.get("Content-Type")));
     refused.headers.add("Accept-Patch", std::string(kMergePatch));
@@ -625,7 +649,8 @@ net::HttpResponse GatewayReload::replace(const net::HttpRequest& request, std::s
         put_in_force(*text, before,
                      {.who = who,
                       .from = from,
-                      .reverts_to = is_revert ? history_path(request.path)->number : 0});
+                      .reverts_to = is_revert ? history_path(request.path)->number : 0,
+                      .why = *why});
     if (answer) return *std::move(answer);
   }
   return refused(changed_meanwhile());

@@ -62,7 +62,9 @@ class GatewayReload {
   // where there is one of that kind: the same, with all else as it stands. ?form=json: what the
   // file says, as a patch is of it. ?form=effective: what is in force, and ?form=file what the file
   // says, each with all that is left out. GET /v1/config/history, /v1/config/history/N: texts that
-  // the file had; POST /v1/config/history/N/revert: as PUT of that one. GET /v1/config/state:
+  // the file had; POST /v1/config/history/N/revert: as PUT of that one. What is said in the header
+  // X-Pelton-Why of a change is the first line of its changes in the history, and of its audit
+  // line's detail: "why: ...". GET /v1/config/state:
   // {"file","at","why","error","takes_new_start":[...]} of the last reading. `who` asks, as the log
   // has it. This may take seconds, and waits for other changes: apps/config_worker.h.
   net::HttpResponse answer(const net::HttpRequest& request, std::string_view who);
@@ -109,6 +111,7 @@ class GatewayReload {
     int64_t reverts_to = 0;  // as ConfigHistory has it
     std::string_view before = {};
     std::string_view error = {};  // empty: it is in force
+    std::string_view why = {};    // that whoever changes it has said
   };
   // None: the file is not what it `was` any more, and stays.
   std::optional<net::HttpResponse> put_in_force(const std::string& text,

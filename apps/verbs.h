@@ -16,6 +16,7 @@ cli::Verb quickstart_verb();
 // fleet ls, show, drain, undrain, eject, restore: to a running gateway.
 std::vector<cli::Verb> fleet_verbs();
 cli::Verb fleet_init_verb();
+cli::Verb fleet_stage_verb();
 // fleet apply, diff, get, delete: of its configuration.
 std::vector<cli::Verb> fleet_apply_verbs();
 std::vector<cli::Verb> kv_verbs();
