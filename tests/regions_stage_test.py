@@ -23,7 +23,8 @@ GOOD = {"gateway": {"retries": 3}}
 
 
 class Region(Fleet):
-    """A gateway with one worker, which is asked all the time once `ask_on` was called."""
+    """A gateway with one worker, and clients that ask all the time once they are started: several, as a request without a worker
+    is held for seconds before it fails."""
 
     def __init__(self, folder, name):
         folder.mkdir()
@@ -32,7 +33,7 @@ class Region(Fleet):
         secret.write_text("s" * 160)
         keys.write_text("sk-ann ann\n")
         self.audit_key.write_text("0123456789abcdef" * 4)
-        self.client = threading.Thread(target=self.ask_all_the_time)
+        self.clients = [threading.Thread(target=self.ask_all_the_time) for _ in range(8)]
         super().__init__(folder, 1, pool=f'region = "{name}"\n', record=("--audit-log", self.log, "--audit-key-file", self.audit_key),
                          gateway=(f'region = "{name}"\nregion_secret_file = "{secret}"\nkeys_file = "{keys}"\n',))
         self.url = f"http://127.0.0.1:{self.admin}"
@@ -45,10 +46,15 @@ class Region(Fleet):
             self.statuses.append(ask(self.gateway.port, "POST", CHAT, chat(number, 4, 7), Authorization="Bearer sk-ann")[0])
             time.sleep(0.02)
 
+    def ask_on(self, clients):
+        for client in self.clients[:clients]:
+            client.start()
+
     def close(self):
         self.over.set()
-        if self.client.ident is not None:
-            self.client.join()
+        for client in self.clients:
+            if client.ident is not None:
+                client.join()
         super().close()
 
     def history(self):
@@ -76,7 +82,7 @@ class Stage(unittest.TestCase):
         self.addCleanup(self.eu.close)
         self.us = Region(self.folder / "us", "us")
         self.addCleanup(self.us.close)
-        self.us.client.start()
+        self.us.ask_on(1)
 
     def words(self, *more):
         return [gateway_fixture.BINARY, "fleet", "stage", "-", "--to", f"eu={self.eu.url}", "--to", f"us={self.us.url}", *map(str, more)]
@@ -112,7 +118,7 @@ class Stage(unittest.TestCase):
         self.expect_undisturbed(self.us)
 
     def test_one_by_which_requests_fail_is_taken_back_and_the_other_region_never_sees_it(self):
-        self.eu.client.start()
+        self.eu.ask_on(8)
         patch = self.eu.without_worker()
         done = self.stage(patch, "--watch", 60, "--grace", 50)
         self.assertEqual(done.returncode, 1, done.stdout)
@@ -122,7 +128,7 @@ class Stage(unittest.TestCase):
         # And requests are answered again.
         self.eu.wait_for(1)
         before = len(self.eu.statuses)
-        while len(self.eu.statuses) < before + 10:
+        while len(self.eu.statuses) < before + 30:  # those that were held then are over
             time.sleep(0.05)
         self.assertEqual(set(self.eu.statuses[-5:]), {200})
         self.expect_undisturbed(self.us)
