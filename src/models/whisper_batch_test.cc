@@ -1,5 +1,6 @@
 // Recordings that are decoded in one batch come to what each comes to alone.
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 
 #include <gtest/gtest.h>
@@ -65,6 +66,9 @@ void expect_equal(const WhisperTranscription& one, const WhisperTranscription& o
 }
 
 TEST_P(WhisperBatch, EachIsAsAlone) {
+  if (GetParam() == kernels::KernelChoice::kReference && std::getenv("PELTON_FULL") == nullptr) {
+    GTEST_SKIP() << "most of a minute: PELTON_FULL=1";
+  }
   const std::vector<Case> cases = {
       {3.0, 220.0, {.language = {}, .prompt = {}}},
       {40.0, 330.0, {.language = "l0", .prompt = {5, 6, 7}, .falls_back = false}},

@@ -261,6 +261,7 @@ TEST_F(Tls, NewKeysAmidAConnection) {
 
 TEST_F(Tls, GoodbyesAreSaid) {
   options_.idle_time_max = milliseconds(50);
+  options_.first_byte_time_max = milliseconds(300);
   start();
   RawTls client(server_->port(), 0);
   client.send("GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

@@ -148,7 +148,7 @@ TEST(Rendezvous, APlaceThatCannotBeHadIsNamed) {
   EXPECT_THAT(meet_followers(meeting_at(taken->second, 2)).error().message,
               HasSubstr("listen at 127.0.0.2"));
   ::close(taken->first);
-  Meeting meeting = meeting_at(1, 2);
+  Meeting meeting = meeting_at(1, 2, 1'000'000'000);
   meeting.leader.host = "nowhere.invalid";
   EXPECT_THAT(meet_leader(meeting, 1).error().message, HasSubstr("nowhere.invalid"));
 }

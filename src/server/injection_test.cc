@@ -27,7 +27,7 @@ using testing::Not;
 const std::string kScript = odd_turns(R"(
   ,{"when": "cut call", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\": \"Be", {"text": "r", "times": 200}]}
   ,{"when": "spelled out", "then": "<|channel|>final<|message|>the word end stands in bars<|return|>"}
-  ,{"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 50000}, {"text": "\"", "times": 50000}, "<|call|>"]}
+  ,{"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 20000}, {"text": "\"", "times": 20000}, "<|call|>"]}
 )");
 
 constexpr char kPath[] = "/v1/chat/completions";
@@ -307,7 +307,7 @@ TEST(Injection, HM16_LongArguments) {
       streamed_text(fixture.post(kPath, chat("brackets", kOneTool + R"(,"stream":true)")).body);
   EXPECT_LT(processor_seconds() - before, kLongArgumentsMaxS);
   ASSERT_EQ(text.calls.size(), 1u);
-  const std::string expected = std::string(50'000, '[') + std::string(50'000, '"');
+  const std::string expected = std::string(20'000, '[') + std::string(20'000, '"');
   EXPECT_TRUE(text.calls[0].second == expected) << text.calls[0].second.size();
 }
 
