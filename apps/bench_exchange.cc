@@ -15,6 +15,7 @@
 
 #include "apps/bench_lock.h"
 #include "apps/input.h"
+#include "apps/launcher_session.h"
 #include "apps/rank_flags.h"
 #include "apps/verbs.h"
 #include "base/clock.h"

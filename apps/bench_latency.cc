@@ -18,6 +18,7 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
 #include "bench/latency_report.h"
@@ -38,6 +39,9 @@ namespace {
 using bench::LatencyReport;
 using bench::LatencyRun;
 using cli::Flag;
+
+constexpr const char* kNotOverRanks[] = {"--depth", "--buffer-size", "--speculative-config",
+                                         "--lora-modules"};
 
 // What computes.
 struct Arithmetic {
@@ -165,10 +169,34 @@ Result<void> run_speculation(const cli::Arguments& arguments,
   return write_report(arguments, to_json(report), to_text(report));
 }
 
+// The one process beside them has as many threads as all, on the processors of this one.
+void warn_of_bound(const executor::LocalExecutor::Options& options) {
+  const auto usable = static_cast<int>(base::usable_cpus().size());
+  const int threads = options.threads * options.ranks.count;
+  if (threads <= usable) return;
+  fmt::print(stderr,
+             "pelton: {} threads of one process on the {} processors that this one is bound to: "
+             "mpirun --bind-to none, srun --cpu-bind=none\n",
+             threads, usable);
+}
+
+// What is measured otherwise than through the whole engine is not measured over ranks.
+Result<void> check_measured_by_ranks(const cli::Arguments& arguments) {
+  for (const char* const flag : kNotOverRanks) {
+    if (!arguments.has(flag) || arguments.source(flag) == cli::Arguments::Source::kDefault)
+      continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: not over several ranks, and a launcher has started them", flag),
+                 std::string(flag).substr(2)};
+  }
+  return {};
+}
+
 // Beside one process; both compute with the files as they are mapped, as ranks do.
 Result<void> run_ranks(const cli::Arguments& arguments, const std::string& folder,
                        const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
-                       const checkpoint::LoadChoice& load, const DecodeBench::Options& shape) {
+                       const checkpoint::LoadChoice& load, const DecodeBench::Options& shape,
+                       std::optional<StartedRank> started) {
   executor::LocalExecutor::Options options;
   options.kernels = arguments.text("--kernels");
   options.threads = arithmetic.threads;
@@ -177,6 +205,10 @@ Result<void> run_ranks(const cli::Arguments& arguments, const std::string& folde
   options.ranks.threads = arithmetic.threads;
   options.ranks.model = folder;
   options.ranks.load = load;
+  if (started) {
+    lead_started(arguments, std::move(*started), options.ranks);
+    warn_of_bound(options);
+  }
   TRY_ASSIGN(const RankReport report, measure_ranks(checkpoint, options, shape,
                                                     static_cast<int>(arguments.integer("--runs"))));
   return write_report(arguments, to_json(report), to_text(report));
@@ -217,7 +249,19 @@ Result<void> hold_compact(const cli::Arguments& arguments, const Arithmetic& ari
 }
 
 Result<void> run_bench_latency(const cli::Arguments& arguments) {
-  TRY(refuse_launched("bench latency"));
+  TRY_ASSIGN(std::optional<StartedRank> started, measuring_rank(arguments));
+  if (started) {
+    const base::SystemClock clock;
+    base::Log log(clock, {});
+    TRY_ASSIGN(const bool followed,
+               follow_leader(arguments, arguments.text("MODEL"), started, log));
+    // What is measured is the leader's to say.
+    for (const std::string& flag : arguments.unread()) {
+      if (followed) static_cast<void>(arguments.has(flag));
+    }
+    if (followed) return {};
+    TRY(check_measured_by_ranks(arguments));
+  }
   Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
   TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
   TRY_ASSIGN(arithmetic.kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
@@ -239,8 +283,8 @@ Result<void> run_bench_latency(const cli::Arguments& arguments) {
                           bytes_beside_weights(shape, checkpoint.config(),
                                                arithmetic.kv_type.value_or(tensor::DType::kF16),
                                                probe_bytes)));
-  if (arguments.integer("--tensor-parallel-size") > 1) {
-    return run_ranks(arguments, folder, checkpoint, arithmetic, taken, shape);
+  if (started || arguments.integer("--tensor-parallel-size") > 1) {
+    return run_ranks(arguments, folder, checkpoint, arithmetic, taken, shape, std::move(started));
   }
   TRY(hold_compact(arguments, arithmetic, checkpoint));
   // As a server does in its first seconds (node/lock_watch.h).
@@ -267,8 +311,8 @@ std::vector<Flag> rank_measuring_flags() {
       "instead: so many ranks, processes of --threads each, by turns with one process of as many "
       "threads in all; the "
       "answers have to be the same";
-  flags.front().not_with = {
-      {"--depth"}, {"--buffer-size"}, {"--speculative-config"}, {"--lora-modules"}};
+  for (const char* const flag : kNotOverRanks) flags.front().not_with.push_back({flag});
+  for (Flag& flag : meeting_flags()) flags.push_back(std::move(flag));
   return flags;
 }
 
@@ -340,6 +384,7 @@ cli::Verb bench_latency_verb() {
            "pelton bench latency ./model --depth 16K --threads 2",
            "pelton bench latency ./model --batch-size 8 --lora-modules a=./a b=./b",
            "pelton bench latency ./model --tensor-parallel-size 2 --threads 1 --batch-size 8",
+           "mpirun -n 2 --bind-to none pelton bench latency ./model --threads 1",
            "pelton bench latency ./model --speculative-config "
            "'{\"method\":\"oracle\",\"acceptance\":0.9,\"num_speculative_tokens\":8}'"},
       .run = run_bench_latency,

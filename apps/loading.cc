@@ -6,6 +6,7 @@
 
 #include "apps/engine_flags.h"
 #include "apps/model_fetch.h"
+#include "apps/rank_flags.h"
 #include "apps/speculation_flags.h"
 #include "base/file.h"
 #include "cli/phased_progress.h"
@@ -62,9 +63,7 @@ Result<parallel::TransportKind> rank_transport(const cli::Arguments& arguments) 
   const std::string& name = arguments.text("--rank-transport");
   if (name == "tcp") return parallel::TransportKind::kTcp;
   if (name != "mpi") return parallel::TransportKind::kShm;
-  const bool has_launcher =
-      arguments.knows("--rank-launcher") && arguments.text("--rank-launcher") != "own";
-  if (has_launcher) return parallel::TransportKind::kMpi;
+  if (has_launcher(arguments)) return parallel::TransportKind::kMpi;
   return Error{ErrorCode::kInvalidArgument,
                "--rank-transport mpi: of ranks that a launcher has started: mpirun -n 2 pelton "
                "serve ... --rank-launcher mpi",

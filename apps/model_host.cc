@@ -136,7 +136,11 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
     facts.emplace_back("evaluated_" + record.format, record.text());
   }
   const std::vector<parallel::Group::RankState> ranks = local->ranks();
-  if (!ranks.empty()) facts.emplace_back("rank_transport", ranks.front().transport);
+  if (!ranks.empty()) {
+    facts.emplace_back("rank_transport", ranks.front().transport);
+    facts.emplace_back("enable_expert_parallel",
+                       ranks.front().has_whole_experts ? "true" : "false");
+  }
   for (const parallel::Group::RankState& rank : ranks) {
     facts.emplace_back(fmt::format("rank_{}", rank.rank), text_of(rank));
   }
@@ -249,7 +253,9 @@ void log_capacity(node::LoadedModel& model, const engine::Engine::Options& optio
                   base::Log& log) {
   if (const auto* local = model.local_executor()) {
     if (const auto ranks = local->ranks(); !ranks.empty()) {
-      log.info(fmt::format("{} ranks, numbers by {}", ranks.size(), ranks.front().transport));
+      log.info(fmt::format("{} ranks{}, numbers by {}", ranks.size(),
+                           ranks.front().has_whole_experts ? ", experts dealt out" : "",
+                           ranks.front().transport));
     }
     log.info(memory_line(local->footprint()));
     log.debug(cost_model::log_line(local->footprint()));

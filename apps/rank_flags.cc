@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "apps/launcher_session.h"
 #include "apps/rank.h"
 #include "apps/secret_file.h"
 #include "apps/version.h"
@@ -23,6 +24,7 @@
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "executor/rank_follower.h"
+#include "node/cache_folder.h"
 #include "parallel/member.h"
 #include "parallel/mpi_library.h"
 #include "parallel/processors.h"
@@ -90,8 +92,7 @@ Result<int> local_ranks_in(const Variable& variable, const char* name) {
   return number_in([&](const char*) { return first.c_str(); }, name);
 }
 
-Result<RankPlace> read_place(const cli::Arguments& arguments) {
-  const std::string& launcher = arguments.text("--rank-launcher");
+Result<RankPlace> read_place(const cli::Arguments& arguments, const std::string& launcher) {
   if (launcher != "own") {
     for (const char* const flag : {"--nnodes", "--node-rank"}) {
       if (!arguments.has(flag)) continue;
@@ -107,10 +108,10 @@ Result<RankPlace> read_place(const cli::Arguments& arguments) {
                    .ranks = static_cast<int>(arguments.integer("--nnodes"))};
 }
 
-Result<parallel::Place> read_master(const cli::Arguments& arguments) {
+Result<parallel::Place> read_master(const cli::Arguments& arguments, const std::string& launcher) {
   parallel::Place place{.host = arguments.text("--master-addr"),
                         .port = static_cast<int>(arguments.integer("--master-port"))};
-  if (arguments.text("--rank-launcher") == "own") return place;
+  if (launcher == "own") return place;
   const char* const host = ::getenv("MASTER_ADDR");
   const bool is_default = arguments.source("--master-addr") == cli::Arguments::Source::kDefault;
   if (host != nullptr && is_default) place.host = host;
@@ -130,14 +131,28 @@ std::vector<int> processors_of(const RankPlace& place) {
                                     place.local_ranks)[static_cast<size_t>(place.local_rank)];
 }
 
+// Whether the flag is there, of whichever verb.
+bool given(const cli::Arguments& arguments, const std::string& flag) {
+  return arguments.knows(flag) && arguments.has(flag);
+}
+
+// Or it measures.
+bool serves(const cli::Arguments& arguments) {
+  return arguments.knows("--rank-restarts");
+}
+
+bool restarts(const cli::Arguments& arguments) {
+  return given(arguments, "--rank-restarts") && arguments.integer("--rank-restarts") > 0;
+}
+
 // MPI is one of the processes that mpirun has started, once; and it has to be there.
-Result<void> check_mpi(const cli::Arguments& arguments) {
-  if (arguments.text("--rank-launcher") != "mpi") {
+Result<void> check_mpi(const cli::Arguments& arguments, const std::string& launcher) {
+  if (launcher != "mpi") {
     return wrong(
         "--rank-transport mpi: only with ranks that mpirun has started, --rank-launcher mpi",
         "rank-transport");
   }
-  if (arguments.integer("--rank-restarts") > 0) {
+  if (restarts(arguments)) {
     return wrong(
         "--rank-restarts: not with --rank-transport mpi: whoever started mpirun does so anew",
         "rank-restarts");
@@ -146,10 +161,19 @@ Result<void> check_mpi(const cli::Arguments& arguments) {
   return {};
 }
 
+Result<void> check_transport(const cli::Arguments& arguments, const std::string& launcher) {
+  if (arguments.text("--rank-transport") == "shm") {
+    return wrong("--rank-transport shm: ranks that are started one by one speak over tcp or mpi",
+                 "rank-transport");
+  }
+  if (arguments.text("--rank-transport") == "mpi") TRY(check_mpi(arguments, launcher));
+  return {};
+}
+
 // What has one process's state, which others would not have, or starts groups anew in it.
 Result<void> check_beside(const cli::Arguments& arguments) {
   for (const char* const flag : {"--sleep-after", "--enable-sleep-mode", "--weights-from"}) {
-    if (!arguments.has(flag)) continue;
+    if (!given(arguments, flag)) continue;
     return wrong(fmt::format("{}: not with ranks that are started one by one", flag),
                  std::string(flag).substr(2));
   }
@@ -159,11 +183,6 @@ Result<void> check_beside(const cli::Arguments& arguments) {
   if (arguments.list("MODEL").size() > 1) {
     return wrong("MODEL: ranks that are started one by one have one model", "model");
   }
-  if (arguments.text("--rank-transport") == "shm") {
-    return wrong("--rank-transport shm: ranks that are started one by one speak over tcp or mpi",
-                 "rank-transport");
-  }
-  if (arguments.text("--rank-transport") == "mpi") TRY(check_mpi(arguments));
   const std::string& weights = arguments.text("--weights");
   if (weights == "shipped" || weights == "mapped") return {};
   return wrong(
@@ -174,7 +193,7 @@ Result<void> check_beside(const cli::Arguments& arguments) {
 std::map<std::string, std::string> facts_of(const cli::Arguments& arguments) {
   std::map<std::string, std::string> facts = {{"version of pelton", kVersion}};
   for (const char* const flag : kSameFlags) {
-    if (arguments.has(flag)) facts[flag] = arguments.text(flag);
+    if (given(arguments, flag)) facts[flag] = arguments.text(flag);
   }
   return facts;
 }
@@ -200,7 +219,8 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
                                     .processors = started.processors,
                                     .facts = facts_of(arguments),
                                     .watch = weight_scrubber_of(rank, clock, log)};
-  TRY_ASSIGN(options.model, checkpoint::resolve_model(model, arguments.text("--revision")));
+  const std::string revision = given(arguments, "--revision") ? arguments.text("--revision") : "";
+  TRY_ASSIGN(options.model, checkpoint::resolve_model(model, revision));
   parallel::MemberDescriptors ends;
   {
     const cli::Interrupt interrupt;
@@ -216,21 +236,26 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
                                 log.error(fmt::format("rank {} ends: {}", rank, loss.why));
                                 _exit(cli::kExitStuck);
                               }});
-  if (!member.ok()) return of_rank(member.error());
+  const auto check_lost = [&](const Error& error) {
+    if (error.code != ErrorCode::kUnavailable) return;
+    // As the thread that watches sees it: with its exit code.
+    log.error(of_rank(error).message);
+    _exit(cli::kExitStuck);
+  };
+  if (!member.ok()) {
+    check_lost(member.error());
+    return of_rank(member.error());
+  }
   // Who stops the leader lets it drain, for which it needs its followers; until here a signal ends
   // a rank that waits.
   for (const int meant : {SIGINT, SIGTERM, SIGHUP}) std::signal(meant, SIG_IGN);
   // Nor would it hear that the process which starts it anew has gone.
-  if (arguments.integer("--rank-restarts") > 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (restarts(arguments)) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const parallel::ProcessorScope processors(started.processors);
   const Result<void> followed = executor::follow(**member, options);
-  if (!followed.ok() && followed.error().code == ErrorCode::kUnavailable) {
-    // Lost, as the watching thread sees it: with its exit code.
-    log.error(of_rank(followed.error()).message);
-    _exit(cli::kExitStuck);
-  }
-  if (!followed.ok()) return of_rank(followed.error());
-  return {};
+  if (followed.ok()) return {};
+  check_lost(followed.error());
+  return of_rank(followed.error());
 }
 
 // Of experts that are dealt out.
@@ -252,16 +277,6 @@ std::vector<Flag> expert_flags() {
 }
 
 }  // namespace
-
-Result<void> refuse_launched(const std::string& verb) {
-  const Result<RankPlace> place = place_of("mpi", ::getenv);
-  if (!place.ok() || place->ranks < 2) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("{} is one process, and mpirun has started {}, each of which would "
-                           "measure for itself",
-                           verb, place->ranks),
-               {}};
-}
 
 Result<RankPlace> place_of(const std::string& launcher, const Variable& variable) {
   std::string looked_for;
@@ -289,7 +304,7 @@ Result<RankPlace> place_of(const std::string& launcher, const Variable& variable
                "rank-launcher");
 }
 
-std::vector<Flag> rank_flags() {
+std::vector<Flag> meeting_flags() {
   const cli::Circumstance by_hand{"--nnodes"};
   const cli::Circumstance by_launcher{"--rank-launcher", {"env", "mpi", "slurm"}};
   std::vector<Flag> flags = {
@@ -338,7 +353,13 @@ std::vector<Flag> rank_flags() {
        .default_text = "300",
        .least = 1,
        .most = 86400,
-       .only_with = {by_hand, by_launcher}},
+       .only_with = {by_hand, by_launcher}}};
+  return flags;
+}
+
+std::vector<Flag> rank_flags() {
+  std::vector<Flag> flags = meeting_flags();
+  flags.push_back(
       {.name = "--rank-restarts",
        .value = "N",
        .help = "a process that stays starts this one anew when its group has lost a rank, so "
@@ -346,21 +367,19 @@ std::vector<Flag> rank_flags() {
        .kind = Flag::Kind::kInteger,
        .default_text = "0",
        .most = 1000,
-       .only_with = {{"--tensor-parallel-size"}}}};
+       .only_with = {{"--tensor-parallel-size"}}});
   for (Flag& flag : expert_flags()) flags.push_back(std::move(flag));
   return flags;
 }
 
-Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments) {
-  if (!arguments.knows("--nnodes")) return std::optional<StartedRank>();  // not serve
-  const bool by_hand = arguments.has("--nnodes") && arguments.integer("--nnodes") > 1;
-  if (!by_hand && arguments.text("--rank-launcher") == "own") return std::optional<StartedRank>();
+namespace {
+Result<std::optional<StartedRank>> rank_of(const cli::Arguments& arguments,
+                                           const std::string& launcher, bool by_hand,
+                                           int64_t size) {
   StartedRank started;
-  TRY_ASSIGN(started.place, read_place(arguments));
+  TRY_ASSIGN(started.place, read_place(arguments, launcher));
   const RankPlace& place = started.place;
-  const int64_t size = arguments.integer("--tensor-parallel-size");
-  const std::string source =
-      by_hand ? "--nnodes" : "--rank-launcher " + arguments.text("--rank-launcher");
+  const std::string source = by_hand ? "--nnodes" : "--rank-launcher " + launcher;
   if (place.ranks != size) {
     return wrong(fmt::format("{}: {} ranks, --tensor-parallel-size {}: one rank for each process",
                              source, place.ranks, size),
@@ -372,31 +391,87 @@ Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments)
                  "node-rank");
   }
   if (place.ranks < 2) return std::optional<StartedRank>();
-  TRY(check_beside(arguments));
-  if (!arguments.has("--rank-token-file")) {
+  TRY(check_transport(arguments, launcher));
+  if (serves(arguments)) TRY(check_beside(arguments));
+  if (arguments.has("--rank-token-file")) {
+    TRY_ASSIGN(started.meeting.secret, read_secret_file(arguments, "--rank-token-file"));
+  } else if (serves(arguments) || by_hand) {
     return wrong(source + ": --rank-token-file names the secret that ranks know each other by",
                  "rank-token-file");
   }
   started.meeting.ranks = place.ranks;
-  TRY_ASSIGN(started.meeting.secret, read_secret_file(arguments, "--rank-token-file"));
-  TRY_ASSIGN(started.meeting.leader, read_master(arguments));
+  TRY_ASSIGN(started.meeting.leader, read_master(arguments, launcher));
   started.meeting.wait_ns = arguments.integer("--rank-wait-seconds") * 1'000'000'000;
   started.processors = processors_of(place);
   return std::optional(std::move(started));
 }
 
+bool is_by_hand(const cli::Arguments& arguments) {
+  return arguments.has("--nnodes") && arguments.integer("--nnodes") > 1;
+}
+
+}  // namespace
+
+Result<std::optional<StartedRank>> started_rank(const cli::Arguments& arguments) {
+  if (!arguments.knows("--nnodes")) return std::optional<StartedRank>();  // has no such ranks
+  const std::string& launcher = arguments.text("--rank-launcher");
+  const bool by_hand = is_by_hand(arguments);
+  if (!by_hand && launcher == "own") return std::optional<StartedRank>();
+  return rank_of(arguments, launcher, by_hand, arguments.integer("--tensor-parallel-size"));
+}
+
+bool has_launcher(const cli::Arguments& arguments) {
+  if (!arguments.knows("--rank-launcher")) return false;
+  if (arguments.text("--rank-launcher") != "own") return true;
+  if (serves(arguments)) return false;
+  const Result<std::optional<LauncherSession>> session = launcher_session(::getenv);
+  return session.ok() && session->has_value();
+}
+
+Result<std::optional<StartedRank>> measuring_rank(const cli::Arguments& arguments) {
+  const bool by_hand = is_by_hand(arguments);
+  std::string launcher = arguments.text("--rank-launcher");
+  std::optional<LauncherSession> session;
+  if (!by_hand) {
+    TRY_ASSIGN(session, launcher_session(::getenv));
+    if (session && launcher == "own") launcher = session->launcher;
+  }
+  if (!by_hand && launcher == "own") return std::optional<StartedRank>();
+  TRY_ASSIGN(const RankPlace place, read_place(arguments, launcher));
+  const bool says_size =
+      arguments.source("--tensor-parallel-size") != cli::Arguments::Source::kDefault;
+  TRY_ASSIGN(std::optional<StartedRank> started,
+             rank_of(arguments, launcher, by_hand,
+                     says_size ? arguments.integer("--tensor-parallel-size") : place.ranks));
+  if (!started || by_hand) return started;
+  if (!session) session = LauncherSession{.launcher = launcher, .place = place, .job = launcher};
+  if (started->meeting.secret.empty()) {
+    TRY_ASSIGN(started->meeting.secret, session_secret(*session, node::cache_folder("")));
+  }
+  const bool says_port = arguments.source("--master-port") != cli::Arguments::Source::kDefault ||
+                         ::getenv("MASTER_PORT") != nullptr;
+  if (!says_port) started->meeting.leader.port = meeting_port(*session);
+  return started;
+}
+
 Result<void> read_rank_flags(const cli::Arguments& arguments, executor::RankOptions& ranks) {
-  if (!arguments.knows("--nnodes")) return {};  // not serve
+  if (!serves(arguments)) return {};
   if (arguments.has("--expert-histogram") && arguments.list("MODEL").size() > 1) {
     return wrong("--expert-histogram: a server of one model keeps it", "expert-histogram");
   }
   ranks.expert_copies = static_cast<int>(arguments.integer("--num-redundant-experts"));
   TRY_ASSIGN(std::optional<StartedRank> started, started_rank(arguments));
   if (!started) return {};
-  ranks.meeting = std::move(started->meeting);
-  ranks.processors = std::move(started->processors);
-  ranks.facts = facts_of(arguments);
+  lead_started(arguments, std::move(*started), ranks);
   return {};
+}
+
+void lead_started(const cli::Arguments& arguments, StartedRank started,
+                  executor::RankOptions& ranks) {
+  ranks.count = started.place.ranks;
+  ranks.meeting = std::move(started.meeting);
+  ranks.processors = std::move(started.processors);
+  ranks.facts = facts_of(arguments);
 }
 
 int64_t memory_of_ranks(const cli::Arguments& arguments) {
@@ -408,8 +483,7 @@ int64_t memory_of_ranks(const cli::Arguments& arguments) {
 }
 
 Result<bool> follow_leader(const cli::Arguments& arguments, const std::string& model,
-                           base::Log& log) {
-  TRY_ASSIGN(const std::optional<StartedRank> started, started_rank(arguments));
+                           const std::optional<StartedRank>& started, base::Log& log) {
   if (!started) return false;
   print_place(*started, log);
   if (started->place.rank == 0) return false;

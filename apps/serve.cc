@@ -264,7 +264,8 @@ Result<void> run_serve(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   TRY(start_anew_when_lost(arguments, log));
-  TRY_ASSIGN(const bool followed, follow_leader(arguments, named.front().model, log));
+  TRY_ASSIGN(const std::optional<StartedRank> started, started_rank(arguments));
+  TRY_ASSIGN(const bool followed, follow_leader(arguments, named.front().model, started, log));
   return followed ? Result<void>() : serve(arguments);
 }
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -70,6 +71,16 @@ class Program(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('"transport":"mpi","ranks":2', done.stdout)
 
+    def test_bench_latency_measures_the_group_that_mpirun_has_started(self):
+        words = [*mpirun(2), ranks_test.BINARY, "bench", "latency", BOX, "--threads", 1, "--input-len", 24, "--output-len", 6, "--runs", 2]
+        with tempfile.TemporaryDirectory() as cache:
+            env = {**os.environ, **AS_ROOT, **SHARED, "PELTON_MPI_LIBRARY": str(PLUGIN), "PELTON_CACHE": cache}
+            for more, transport in (([], "tcp"), (["--tensor-parallel-size", 2, "--rank-transport", "mpi"], "mpi")):
+                done = subprocess.run([str(word) for word in [*words, *more]], env=env, capture_output=True, text=True, timeout=120, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout.count("the same answers"), 1, done.stdout)
+                self.assertIn(f"2 ranks by {transport}, 1 threads", done.stdout)
+
     def test_the_binary_knows_no_mpi(self):
         libraries = subprocess.run(["ldd", ranks_test.BINARY], capture_output=True, text=True, timeout=60, check=True).stdout
         self.assertIn("libssl", libraries)
@@ -83,7 +94,7 @@ class Program(unittest.TestCase):
         place = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
         for words, env, named in ((base, {}, "--rank-launcher mpi"),
                                   ([*base, "--rank-launcher", "env", "--rank-token-file", __file__], {"RANK": "0", "WORLD_SIZE": "2"}, "--rank-launcher mpi"),
-                                  ([ranks_test.BINARY, "bench", "latency", BOX], place, "bench latency is one process"),
+                                  ([ranks_test.BINARY, "bench", "latency", BOX, "--depth", "64"], place, "--depth: not over several ranks"),
                                   ([ranks_test.BINARY, "bench", "exchange", "--transport", "tcp"], place, "bench exchange --transport tcp is one process"),
                                   ([*base, *mpi, "--rank-restarts", "1"], place, "--rank-restarts"),
                                   ([*base, *mpi], {**place, "PELTON_MPI_LIBRARY": "/nonexistent.so"}, "/nonexistent.so")):

@@ -340,9 +340,20 @@ class Starts(Hosts):
         leader.process.send_signal(signal.SIGSTOP)
         begun = time.monotonic()
         self.assertEqual(here.wait(20), EXIT_LOST)
-        self.assertLess(time.monotonic() - begun, 10)
+        self.assertLess(time.monotonic() - begun, 5)
         self.check_ends(here, "rank 1 ends: the leader has been silent for")
         leader.process.send_signal(signal.SIGCONT)
+
+    def test_a_leader_that_is_killed_while_it_waits_for_others_is_left(self):
+        leader = self.rank(0, 3)
+        here = self.rank(1, 3)
+        wait_for(lambda: "on processors" in here.text(), 20)
+        time.sleep(1.5)  # until it has come
+        leader.process.kill()
+        begun = time.monotonic()
+        self.assertEqual(here.wait(20), EXIT_LOST)
+        self.assertLess(time.monotonic() - begun, 5)
+        self.check_ends(here, "rank 1: ", "leader")
 
     def test_a_leader_that_does_not_come_is_named(self):
         self.check_ends(self.rank(1, 2, "--rank-wait-seconds", 1), f"rank 1: the leader at {LEADER}:{self.port}: not there within 1 s")

@@ -1,10 +1,13 @@
 // Which rank a launcher makes of a process, and how often a group may be started anew.
+#include <filesystem>
 #include <map>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "apps/launcher_session.h"
 #include "apps/rank_flags.h"
 #include "apps/rank_restarts.h"
 
@@ -78,6 +81,54 @@ TEST(HourlyBound, CountsOneHour) {
   EXPECT_TRUE(bound.take(60 * kMinuteNs));
   EXPECT_FALSE(bound.take(61 * kMinuteNs));
   EXPECT_TRUE(bound.take(70 * kMinuteNs));
+}
+
+Result<std::optional<LauncherSession>> session(const Variables& variables) {
+  return launcher_session([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+const Variables kByMpirun = {
+    {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_NAMESPACE", "4711"}};
+
+TEST(LauncherSession, AsEachLauncherLeavesIt) {
+  EXPECT_FALSE(session({})->has_value());
+  const LauncherSession mpi = session(kByMpirun)->value();
+  EXPECT_EQ(mpi.launcher, "mpi");
+  EXPECT_EQ(mpi.place.rank, 1);
+  EXPECT_EQ(mpi.job, "mpi 4711");
+  const LauncherSession slurm = session({{"SLURM_PROCID", "0"},
+                                         {"SLURM_NTASKS", "3"},
+                                         {"SLURM_STEP_NUM_TASKS", "3"},
+                                         {"SLURM_JOB_ID", "7"},
+                                         {"SLURM_STEP_ID", "2"}})
+                                    ->value();
+  EXPECT_EQ(slurm.launcher, "slurm");
+  EXPECT_EQ(slurm.job, "slurm 7.2");
+  EXPECT_EQ(session({{"RANK", "0"}, {"WORLD_SIZE", "2"}})->value().launcher, "env");
+  // One process is none of several, and a batch script's shell is not one of srun's tasks.
+  EXPECT_FALSE(session({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->has_value());
+  EXPECT_FALSE(session({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}})->has_value());
+  EXPECT_FALSE(session({{"WORLD_SIZE", "2"}})->has_value());
+  EXPECT_THAT(session({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().message, HasSubstr("RANK=2"));
+}
+
+TEST(LauncherSession, ProcessesOfAJobMeetAndThoseOfAnotherDoNot) {
+  const std::string folder = testing::TempDir() + "/pelton_rank_key_" + std::to_string(::getpid());
+  const LauncherSession one = session(kByMpirun)->value();
+  LauncherSession other = one;
+  other.job = "mpi 4712";
+  const std::string secret = session_secret(one, folder).value();
+  EXPECT_GE(secret.size(), 32U);
+  EXPECT_EQ(session_secret(one, folder).value(), secret);
+  EXPECT_NE(session_secret(other, folder).value(), secret);
+  EXPECT_NE(meeting_port(other), meeting_port(one));
+  EXPECT_THAT(session_secret(one, "").error().message, HasSubstr("--rank-token-file"));
+  std::filesystem::resize_file(folder + "/rank_key", 5);
+  EXPECT_THAT(session_secret(one, folder).error().message, HasSubstr("not a key of 32 bytes"));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -605,7 +605,9 @@ class AGroup(unittest.TestCase):
         # 4 a layer of 8 steps and of the first one, and the head's of 8; followers' come with their heartbeats.
         self.assertTrue(wait_for(lambda: counts() == [str(9 * 16 + 8)] * 2), counts())
         with urllib.request.urlopen(served.url + "/server_info", timeout=20) as answer:
-            self.assertIn(b'"rank_transport":"shm"', answer.read().replace(b" ", b""))
+            facts = answer.read().replace(b" ", b"")
+        self.assertIn(b'"rank_transport":"shm"', facts)
+        self.assertIn(b'"enable_expert_parallel":"false"', facts)
         self.assertIn("2 ranks, numbers by shm", "".join(served.log))
 
     def test_bench_latency_sets_ranks_beside_one_process(self):
@@ -635,6 +637,9 @@ class AGroup(unittest.TestCase):
                 return [int(value) for value in re.findall(rf"^{name}{{.*}} (\d+)$", answer.read().decode(), re.MULTILINE)]
         # 3 a layer (what experts give comes whole, once) of 8 steps and of the first one, and the head's of 8.
         self.assertTrue(wait_for(lambda: values("pelton_rank_exchanges_total") == [9 * 12 + 8] * 2), values("pelton_rank_exchanges_total"))
+        with urllib.request.urlopen(served.url + "/server_info", timeout=20) as answer:
+            self.assertIn(b'"enable_expert_parallel":"true"', answer.read().replace(b" ", b""))
+        self.assertIn("2 ranks, experts dealt out, numbers by shm", "".join(served.log))
         rows = values("pelton_rank_expert_rows_total")
         self.assertEqual(sum(rows), 9 * 4 * 2)  # each of 4 layers chooses 2 experts
         self.assertEqual(len(rows), 2)

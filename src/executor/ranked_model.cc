@@ -176,6 +176,7 @@ std::vector<parallel::Group::RankState> RankedModel::ranks() const {
   for (size_t rank = 0; rank < states.size(); ++rank) {
     states[rank].weight_bytes = held_[rank].weights;
     states[rank].cache_bytes = held_[rank].caches;
+    states[rank].has_whole_experts = part_.dealt_experts(0) != nullptr;
   }
   return states;
 }

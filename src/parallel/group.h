@@ -63,6 +63,7 @@ class Group {
     // What it holds of the model; whoever knows that says so (executor/rank_bytes.h).
     int64_t weight_bytes = 0;
     int64_t cache_bytes = 0;
+    bool has_whole_experts = false;  // its own, dealt out; otherwise a part of each
   };
 
   // Starts the processes; each gets `job`. Errors: kIo, kUnavailable naming the rank.
