@@ -1,7 +1,6 @@
 // pelton bench transcribe: files through a running server: how fast it hears, and how much of it
 // wrong.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,10 +10,11 @@
 #include <fmt/format.h>
 
 #include "apps/bench_lock.h"
+#include "apps/bench_transcribe_live.h"
 #include "apps/input.h"
 #include "apps/load_flags.h"
 #include "apps/server_address.h"
-#include "apps/transcription_flags.h"
+#include "apps/sound_files.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -29,20 +29,9 @@
 namespace pelton::apps {
 namespace {
 
-namespace fs = std::filesystem;
 using bench::percentile;
 using bench::TranscriptAnswer;
 using cli::Flag;
-
-constexpr double kRate = 16'000.0;
-constexpr double kSecondsMax = 86'400.0;
-
-struct SoundFile {
-  std::string name;
-  std::string bytes;
-  double seconds = 0.0;
-  std::optional<std::string> reference;  // what is said in it, where that is known
-};
 
 struct Plan {
   net::HttpCall call;
@@ -81,61 +70,6 @@ struct Heard {
   }
 };
 
-// What is said in a file stands beside it: talk.txt of talk.wav.
-Result<std::optional<std::string>> read_reference(const fs::path& sound) {
-  fs::path path = sound;
-  path.replace_extension(".txt");
-  std::error_code failed;
-  if (path == sound || !fs::is_regular_file(path, failed)) return std::optional<std::string>();
-  TRY_ASSIGN(std::string text, read_input(path.string()));
-  return std::optional(std::move(text));
-}
-
-// Files as they are named; of a folder those that are no texts, by name.
-Result<std::vector<std::string>> find_files(const std::vector<std::string>& names) {
-  std::vector<std::string> files;
-  for (const std::string& name : names) {
-    std::error_code failed;
-    if (!fs::is_directory(name, failed)) {
-      files.push_back(name);
-      continue;
-    }
-    std::vector<std::string> inside;
-    for (const fs::directory_entry& entry : fs::directory_iterator(name, failed)) {
-      const fs::path& path = entry.path();
-      const bool is_sound = entry.is_regular_file(failed) && path.extension() != ".txt" &&
-                            !path.filename().string().starts_with('.');
-      if (is_sound) inside.push_back(path.string());
-    }
-    std::ranges::sort(inside);
-    files.insert(files.end(), inside.begin(), inside.end());
-  }
-  if (!files.empty()) return files;
-  return Error{ErrorCode::kInvalidArgument, "FILE: there is no file with sound", "FILE"};
-}
-
-Result<std::vector<SoundFile>> read_files(const cli::Arguments& arguments,
-                                          const cli::Interrupt& interrupt) {
-  TRY_ASSIGN(const std::vector<std::string> names, find_files(arguments.list("FILE")));
-  const speech::ReadSound read = sound_reader(kSecondsMax);
-  std::vector<SoundFile> files;
-  for (const std::string& name : names) {
-    SoundFile& file = files.emplace_back(SoundFile{.name = name});
-    TRY_ASSIGN(file.bytes, read_input(name));
-    const auto samples = read(file.bytes, [&] { return !interrupt.pending(); });
-    if (!samples.ok()) {
-      // An input that is no good, not a command line.
-      const bool is_stopped = samples.error().code == ErrorCode::kCancelled;
-      return Error{is_stopped ? ErrorCode::kCancelled : ErrorCode::kIo,
-                   fmt::format("{}: {}", name, samples.error().message),
-                   {}};
-    }
-    file.seconds = static_cast<double>(samples->size()) / kRate;
-    TRY_ASSIGN(file.reference, read_reference(name));
-  }
-  return files;
-}
-
 Result<Plan> read_plan(const cli::Arguments& arguments, const cli::Interrupt& interrupt) {
   TRY_ASSIGN(bench::Target target,
              server_target(arguments, {.base_url = {},
@@ -156,7 +90,8 @@ Result<Plan> read_plan(const cli::Arguments& arguments, const cli::Interrupt& in
   }
   plan.fields.emplace_back("response_format", "json");
   if (plan.streams) plan.fields.emplace_back("stream", "true");
-  TRY_ASSIGN(plan.files, read_files(arguments, interrupt));
+  TRY_ASSIGN(plan.files,
+             read_sound_files(arguments.list("FILE"), [&] { return !interrupt.pending(); }));
   return plan;
 }
 
@@ -221,26 +156,9 @@ std::string to_text(const Plan& plan, const Heard& heard) {
     out += fmt::format("{:<24} p50 {:.3f}, p99 {:.3f}\n", "first text after s",
                        percentile(firsts, 0.5), percentile(firsts, 0.99));
   }
-  if (heard.with_reference == 0) {
-    out += fmt::format("{:<24} unknown: no text stands beside a file (talk.txt of talk.wav)\n",
-                       "word error rate");
-  } else {
-    const bench::WordErrors& words = heard.words;
-    out += fmt::format(
-        "{:<24} {:.2f} % of {} words in {} transcripts ({} substituted, {} left out, {} added)\n",
-        "word error rate", 100.0 * words.rate(), words.words, heard.with_reference,
-        words.substituted, words.left_out, words.added);
-  }
+  out += word_error_text(heard.words, heard.with_reference);
   if (heard.failed > 0) out += fmt::format("failed: {}\n", heard.failure);
   return out;
-}
-
-void add_words(base::JsonWriter& w, const bench::WordErrors& words) {
-  w.key("word_error_rate").number(words.rate());
-  w.key("words").integer(static_cast<int64_t>(words.words));
-  w.key("substituted").integer(static_cast<int64_t>(words.substituted));
-  w.key("left_out").integer(static_cast<int64_t>(words.left_out));
-  w.key("added").integer(static_cast<int64_t>(words.added));
 }
 
 std::string to_json(const Plan& plan, const Heard& heard) {
@@ -280,6 +198,7 @@ std::string to_json(const Plan& plan, const Heard& heard) {
 
 Result<void> run_bench_transcribe(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
+  if (arguments.has("--live")) return bench_live(arguments, interrupt);
   TRY_ASSIGN(const Plan plan, read_plan(arguments, interrupt));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY_ASSIGN(const Heard heard, measure(plan, interrupt));
@@ -291,17 +210,25 @@ Result<void> run_bench_transcribe(const cli::Arguments& arguments) {
   return write_text(to_text(plan, heard));
 }
 
+// Of what files are heard by alone.
+Flag not_live(Flag flag) {
+  flag.not_with = {{"--live"}};
+  return flag;
+}
+
 }  // namespace
 
 cli::Verb bench_transcribe_verb() {
   std::vector<Flag> flags = server_address_flags();
+  for (Flag& flag : live_flags()) flags.push_back(std::move(flag));
   for (Flag& flag : std::vector<Flag>{
-           text_flag("--endpoint", "PATH", "whom to ask", "/v1/audio/transcriptions"),
+           not_live(text_flag("--endpoint", "PATH", "whom to ask", "/v1/audio/transcriptions")),
            text_flag("--model", "NAME", "default the only one that hears"),
            text_flag("--language", "LANG", "of all files; default: the model finds it"),
            text_flag("--prompt", "TEXT", "before each file's first window"),
-           switch_flag("--stream", "as events: the time to the first text is measured, too"),
-           count_flag("--max-concurrency", "N", "files at once", "1", 1, 4096),
+           not_live(
+               switch_flag("--stream", "as events: the time to the first text is measured, too")),
+           count_flag("--max-concurrency", "N", "files at once; with --live streams", "1", 1, 4096),
            count_flag("--rounds", "R", "how often each file is asked for", "1", 1, 1000),
            number_flag("--timeout-sec", "S", "silence after which a file has failed", "600", 0.1,
                        86'400),
@@ -318,11 +245,16 @@ cli::Verb bench_transcribe_verb() {
           "together), the time for each, and, where what is said stands beside a file (talk.txt "
           "of\n"
           "talk.wav), the word error rate: words in lower case without punctuation, substituted,\n"
-          "left out and added. $OPENAI_API_KEY is sent as the key.",
+          "left out and added. $OPENAI_API_KEY is sent as the key.\n"
+          "\n"
+          "With --live each file is a stream over the server's WebSocket, sent as fast as it is\n"
+          "spoken: how long after the last sound the whole text is there, when the first words\n"
+          "come, and how many streams kept real time.",
       .positionals = {{.name = "FILE", .help = "sound, or folders of it", .many = true}},
       .flags = std::move(flags),
       .examples = {"pelton bench transcribe talk.wav --rounds 8 --max-concurrency 4",
-                   "pelton bench transcribe ./recordings --language de --stream --json -"},
+                   "pelton bench transcribe ./recordings --language de --stream --json -",
+                   "pelton bench transcribe talk.wav --live --rounds 8 --max-concurrency 8"},
       .run = run_bench_transcribe,
   };
 }

@@ -84,7 +84,7 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
       fixture.log());
   ASSERT_TRUE(listener.start().ok());
   net::HttpClient client({});
-  const auto post = [&] {
+  const auto post = [&, path = path, body = body] {
     net::HttpCall call = fixture.call("POST", path, body);
     call.port = listener.port();
     return net::http_fetch(client, std::move(call));

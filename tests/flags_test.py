@@ -26,6 +26,7 @@ BINARY = None
 
 # A value that each flag takes; where the way of use matters, under "verb flag".
 VALUES = {
+    "--chunk-ms": "50", "--delay-max": "3",
     "--transport": "tcp", "--ranks": "2", "--bytes": "4096",
     "--voice": "tara", "--rounds": "2", "--buffer": "0.1", "--input-file": "text.txt",
     "--tasks": "arithmetic", "--num-tasks": "1", "--limit": "1", "--serve-flag": "--offline", "--window": "64", "--stride": "2",

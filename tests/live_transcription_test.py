@@ -240,6 +240,33 @@ class Live(unittest.TestCase):
         session.commit()
         session.transcript()
 
+    def test_bench_transcribe_streams_files_in_real_time(self):
+        folder = pathlib.Path(self.folder.name) / "bench"
+        folder.mkdir()
+        (folder / "talk.wav").write_bytes(wav(tone(1, seed=4)))
+        (folder / "talk.txt").write_text("hello there")
+        words = [transcription_test.BINARY, "bench", "transcribe", "--base-url", f"http://127.0.0.1:{self.server.port}"]
+        begun = time.monotonic()
+        done = subprocess.run([*words, folder, "--live", "--rounds", "3", "--max-concurrency", "3", "--chunk-ms", "50", "--delay-max", "60",
+                               "--json", "-"], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(time.monotonic() - begun, 1)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["streams"], report["failed"], report["chunk_ms"], report["words"]), (3, 0, 50, 6))
+        self.assertAlmostEqual(report["audio_s"], 3, delta=0.01)
+        for one in report["outcomes"]:
+            self.assertGreater(one["delay_s"], 0)
+            self.assertLessEqual(one["first_text_s"], 1 + one["sound_late_s"] + one["delay_s"] + 0.1)
+            self.assertTrue(one["text"])
+        for path, flags, named in ((folder, ["--model", "nobody"], "404"), (folder / "talk.wav", ["--language", "xx"], "language"),
+                                   (folder, ["--base-url", "http://127.0.0.1:1"], "cannot connect")):
+            done = subprocess.run([*words, path, "--live", *flags], capture_output=True, text=True, timeout=120, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(named, done.stderr)
+        done = subprocess.run([*words, folder, "--live", "--stream"], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--stream", done.stderr)
+
     def test_who_may_not_is_answered_over_http(self):
         for path, status in ((PATH + "&model=pelton-box", 501), ("/v1/realtime?model=whisper", 501), (PATH + "&model=nobody", 404)):
             session = Session(self.server, path)

@@ -118,6 +118,10 @@ Result<Json> updated_speech_settings(const Json& message, Json settings) {
   for (const Json::Member& member : wanted->as_object()) {
     if (!member.value.is_null()) made.set(member.key, member.value);
   }
+  // What an address without it has, and not what a body without it would: a WAV file.
+  if (const Json* const format = wanted->find("response_format"); format && format->is_null()) {
+    made.set("response_format", Json("pcm"));
+  }
   if (auto error = settle_sound(made)) return *std::move(error);
   if (made.dump().size() > kSpeechSettingsBytesMax) {
     return Error{ErrorCode::kInvalidArgument,

@@ -21,6 +21,12 @@ TEST(SpeechSession, WhatIsGivenTakesTheOldOnesPlaceAndNullTakesItAway) {
   EXPECT_EQ(updated(R"({"seed":null,"top_p":null})", settings).value().dump(),
             R"({"voice":"tara"})");
   EXPECT_EQ(updated("{}", settings).value(), settings);
+  // Sound as an address without the field has it.
+  EXPECT_EQ(
+      updated(R"({"response_format":null})", Json::parse(R"({"response_format":"wav"})").value())
+          .value()
+          .dump(),
+      R"({"response_format":"pcm"})");
   for (const char* const none : {"input", "model", "stream", "stream_format"}) {
     const auto refused = updated("{\"" + std::string(none) + "\":1}", settings);
     ASSERT_FALSE(refused.ok()) << none;

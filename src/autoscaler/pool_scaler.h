@@ -125,8 +125,7 @@ class PoolScaler {
   ReplicaModel model_;              // of a replica, as last seen
   std::optional<SloCapacity> slo_;  // of this decision; none: not known, or not asked for
   SloCapacity::Correction correction_;
-  int64_t corrected_ns_ = -1;  // when that was last learnt
-  uint64_t retirement_ = 0;    // the current one; 0: none
+  uint64_t retirement_ = 0;  // the current one; 0: none
   uint64_t retirements_ = 0;
   int64_t retirement_ns_ = 0;
 };

@@ -120,7 +120,7 @@ class ChainServiceTest : public testing::Test {
     return response.ok() ? *std::move(response) : net::HttpResponse();
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kError}};
   std::function<void(net::HttpRequest, std::shared_ptr<net::Exchange>)> model_ =
       [](const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange) {

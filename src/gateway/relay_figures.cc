@@ -170,8 +170,8 @@ void Relay::note_end(const std::string& choice_end, const SaidTokens& said) {
   // Whatever it claims: no more than it has said.
   end->prompt_tokens = static_cast<int>(std::min<int64_t>(end->prompt_tokens, kClaimedTokensMax));
   end->cached_tokens = std::min(end->cached_tokens, end->prompt_tokens);
-  end->output_tokens =
-      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said.count()) + kUnsaidMax);
+  end->output_tokens = static_cast<int>(
+      std::clamp<int64_t>(end->output_tokens, 0, static_cast<int64_t>(said.count()) + kUnsaidMax));
   services_.fleet.note_output(request_.pool, end->output_tokens);
   if (std::exchange(counts_found_, false)) note_split_found(end->cached_tokens);
   // Its client's: what others find later was computed for it.

@@ -333,7 +333,7 @@ TEST_F(KernelBits, Experts) {
   Lines got;
   for (const auto& [name, format] : kFormats) {
     const bool tiled = format == Format::kMxfp4Tiles;
-    const auto make = [&](int rows, int cols) {
+    const auto make = [&, format = format](int rows, int cols) {
       if (!tiled) return make_weights(numbers_, format, kExperts * rows, cols);
       return Weights{.data =
                          make_tiles(numbers_, Format::kMxfp4Pairs, format, kExperts * rows, cols)};
@@ -463,7 +463,7 @@ TEST_F(KernelBits, Rows) {
   for (const auto& [name, kind] :
        {std::pair{"gelu", ActivationKind::kGelu}, std::pair{"gelu_tanh", ActivationKind::kGeluTanh},
         std::pair{"relu", ActivationKind::kRelu}}) {
-    of(name, [&](float* out) {
+    of(name, [&, kind = kind](float* out) {
       std::memcpy(out, x.data(), x.size() * sizeof(float));
       kernels_->activate(out, kTokens * kHidden, kind);
     });
@@ -473,7 +473,7 @@ TEST_F(KernelBits, Rows) {
   for (const auto& [name, kind] : {std::pair{"swiglu", GluShape::Kind::kSwiglu},
                                    std::pair{"clamped", GluShape::Kind::kClampedSwiglu},
                                    std::pair{"geglu", GluShape::Kind::kGegluTanh}}) {
-    of(name, [&](float* out) {
+    of(name, [&, kind = kind](float* out) {
       std::memcpy(out, gates.data(), gates.size() * sizeof(float));
       kernels_->glu(out, ups.data(), kTokens * 64, {.kind = kind});
     });

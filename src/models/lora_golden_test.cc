@@ -314,7 +314,7 @@ class Company {
   std::vector<std::vector<float>> run() {
     const families::ModelConfig& config = base_.model->config();
     KvStorage::Options options{.dtype = base_.kernels->kv_dtype()};
-    const size_t groups = families::kv_groups(config, {}).specs.size();
+    const int groups = static_cast<int>(families::kv_groups(config, {}).specs.size());
     const int blocks_each = kLength / options.block_tokens + 1;
     options.block_counts.assign(groups, kSequences * blocks_each);
     KvStorage kv = *KvStorage::allocate(config, options);

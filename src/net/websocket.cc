@@ -130,9 +130,14 @@ std::optional<WebSocketReader::Event> WebSocketReader::read_head() {
   if ((opcode > 2 && opcode < 8) || opcode > 10) {
     return fail(kCloseProtocolError, "an unknown opcode");
   }
-  if ((second & 0x80) == 0) return fail(kCloseProtocolError, "a client's frames must be masked");
+  const bool is_masked = (second & 0x80) != 0;
+  if (is_masked == options_.of_server) {
+    return fail(kCloseProtocolError, is_masked ? "a server's frames must not be masked"
+                                               : "a client's frames must be masked");
+  }
   const size_t length_bytes = (second & 0x7F) == 127 ? 8 : (second & 0x7F) == 126 ? 2 : 0;
-  const size_t head_bytes = 2 + length_bytes + 4;
+  const size_t mask_bytes = is_masked ? 4 : 0;
+  const size_t head_bytes = 2 + length_bytes + mask_bytes;
   if (bytes.size() < head_bytes) return Event::kNone;
   uint64_t length = second & 0x7F;
   if (length_bytes > 0) length = big_endian(bytes.substr(2, length_bytes));
@@ -140,7 +145,7 @@ std::optional<WebSocketReader::Event> WebSocketReader::read_head() {
   if (!minimal) return fail(kCloseProtocolError, "a length in too many bytes");
   frame_ = {
       .last = (first & 0x80) != 0, .opcode = static_cast<WebSocketOpcode>(opcode), .left = length};
-  const std::string_view mask = bytes.substr(2 + length_bytes, 4);
+  const std::string_view mask = bytes.substr(2 + length_bytes, mask_bytes);
   std::copy(mask.begin(), mask.end(), frame_.mask.begin());
   consumed_ += head_bytes;
   state_ = State::kPayload;

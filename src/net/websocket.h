@@ -1,4 +1,4 @@
-// WebSocket (RFC 6455) without sockets: the handshake, frames written, and a client's bytes read as
+// WebSocket (RFC 6455) without sockets: the handshake, frames written, and a peer's bytes read as
 // messages. Strict: what the RFC forbids ends the connection with the code it names. No extensions,
 // so nothing is ever decompressed.
 #pragma once
@@ -47,8 +47,8 @@ inline constexpr int kCloseTryLater = 1013;
 void append_websocket_frame(std::string& out, WebSocketOpcode opcode, std::string_view payload);
 void append_websocket_close(std::string& out, const WebSocketClose& close);
 
-// A client's bytes, in pieces of any size, as messages. Owned by one connection. Memory is bounded
-// by the limit and what one append() brings.
+// A client's bytes, or a server's, in pieces of any size, as messages. Owned by one connection.
+// Memory is bounded by the limit and what one append() brings.
 class WebSocketReader {
  public:
   enum class Event {
@@ -62,6 +62,7 @@ class WebSocketReader {
 
   struct Options {
     size_t message_bytes_max = size_t{32} << 20;
+    bool of_server = false;  // its frames are never masked, a client's always
   };
   // A message in more frames than this is no message but an attack.
   static constexpr int kFramesMax = 4096;

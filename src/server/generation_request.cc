@@ -156,9 +156,11 @@ chat::PromptReasoning reasoning_at_end(const ServedModel& model, std::span<const
   if (!model.chat) return PromptReasoning::kNotBegun;
   const chat::ReasoningMarkers& markers = model.chat->reasoning();
   if (markers.begins.empty()) return PromptReasoning::kNotBegun;
-  const auto begin = std::ranges::find_end(prompt, markers.begins);
-  if (begin.empty()) return PromptReasoning::kNotBegun;
-  const bool is_over = std::any_of(begin.end(), prompt.end(), [&](TokenId token) {
+  const auto begin =
+      std::find_end(prompt.begin(), prompt.end(), markers.begins.begin(), markers.begins.end());
+  if (begin == prompt.end()) return PromptReasoning::kNotBegun;
+  const auto behind = begin + std::ssize(markers.begins);
+  const bool is_over = std::any_of(behind, prompt.end(), [&](TokenId token) {
     return std::ranges::find(markers.ends, token) != markers.ends.end();
   });
   return is_over ? PromptReasoning::kNotBegun : PromptReasoning::kOpen;

@@ -214,14 +214,14 @@ class ChatOut final : public Writer {
       const int count = chunk.tool_calls_size();
       const bool goes_on = !call.begins && count > 0 &&
                            chunk.tool_calls(count - 1).index() == static_cast<uint32_t>(call.index);
-      v1::ToolCallDelta& delta =
+      v1::ToolCallDelta& into =
           goes_on ? *chunk.mutable_tool_calls(count - 1) : *chunk.add_tool_calls();
-      delta.set_index(static_cast<uint32_t>(call.index));
+      into.set_index(static_cast<uint32_t>(call.index));
       if (call.begins) {
-        delta.set_id(random_id("call_", {.seed = call_id_seed_, .counter = calls_++}));
-        delta.set_name(call.name);
+        into.set_id(random_id("call_", {.seed = call_id_seed_, .counter = calls_++}));
+        into.set_name(call.name);
       }
-      *delta.mutable_arguments() += call.arguments;
+      *into.mutable_arguments() += call.arguments;
     }
   }
 

@@ -58,19 +58,19 @@ void MessagesAnswer::add_thinking(std::string_view text) {
 
 void MessagesAnswer::add_thought(std::string_view text) {
   if (text.empty()) return;
-  begin(Block::Kind::kThinking);
+  begin_block(Block::Kind::kThinking);
   thought_ += text;
   if (options_.thinking != Thinking::kOmitted) pending_ += text;
 }
 
 void MessagesAnswer::add_text(Block::Kind kind, std::string_view text) {
   if (text.empty()) return;
-  begin(kind);
+  begin_block(kind);
   pending_ += text;
 }
 
 // A block of this kind, unless one is open.
-void MessagesAnswer::begin(Block::Kind kind) {
+void MessagesAnswer::begin_block(Block::Kind kind) {
   if (open_ && blocks_.back().kind == kind) return;
   close();
   open({.kind = kind, .text = {}, .id = {}, .name = {}, .signature = {}});

@@ -48,7 +48,7 @@ class MessagesAnswer final : public Answer {
   void add_thinking(std::string_view text);
   void add_thought(std::string_view text);
   void add_text(Block::Kind kind, std::string_view text);
-  void begin(Block::Kind kind);
+  void begin_block(Block::Kind kind);
   void add_call(const chat::ToolCallDelta& call);
   void open(Block block);
   void close();

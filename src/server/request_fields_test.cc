@@ -260,7 +260,7 @@ TEST(RequestFields, OfWhatNoClientMaySayNullAloneIsTaken) {
       {"bootstrap_room", {"[]", "0"}}};
   for (const auto& [name, values] : kNever) {
     for (const Target& target : kTargets) {
-      const auto post = [&](std::string_view value) {
+      const auto post = [&, name = name](std::string_view value) {
         return fixture.post(
             std::string(target.path),
             body_with(target, {.name = name, .example = "null"}, parsed(std::string(value))));

@@ -359,8 +359,8 @@ void tei_info(Call call, Services& services) {
   const ServedModel& model = *found;
   std::string weights;
   if (model.runtime) {
-    for (const auto& [name, value] : model.runtime()) {
-      if (name == "weights") weights = value;
+    for (const auto& [fact, value] : model.runtime()) {
+      if (fact == "weights") weights = value;
     }
   }
   call.send(json_reply(

@@ -211,7 +211,7 @@ TEST(TenantIsolation, TN_04_every_endpoint_has_its_tenants_salt) {
   };
   for (const auto& [path, body] : silent) {
     ServerFixture fixture(kScript, two_tenants());
-    const auto found_by = [&](const char* key) {
+    const auto found_by = [&, path = path, body = body](const char* key) {
       const int64_t before = fixture.engine().stats().prefix_tokens_found;
       EXPECT_EQ(ask(fixture, key, path, body).status, 200) << path;
       return fixture.engine().stats().prefix_tokens_found - before;

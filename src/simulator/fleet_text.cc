@@ -212,15 +212,15 @@ std::string with_network(std::string json, const SimulationResult& result) {
   w.begin_object();
   if (result.network) {
     const NetworkCounts& counts = *result.network;
-    w.key("messages").number(counts.messages).key("copies_lost").number(counts.copies_lost);
-    w.key("cut_off").number(counts.cut_off).key("given_up").number(counts.given_up);
-    w.key("found_down").number(counts.found_down).key("stood_still").number(counts.stood_still);
-    w.key("taken_back").number(counts.taken_back).key("sent_back").number(counts.sent_back);
-    w.key("waited").number(counts.waited).key("ignored").number(counts.ignored);
+    w.key("messages").integer(counts.messages).key("copies_lost").integer(counts.copies_lost);
+    w.key("cut_off").integer(counts.cut_off).key("given_up").integer(counts.given_up);
+    w.key("found_down").integer(counts.found_down).key("stood_still").integer(counts.stood_still);
+    w.key("taken_back").integer(counts.taken_back).key("sent_back").integer(counts.sent_back);
+    w.key("waited").integer(counts.waited).key("ignored").integer(counts.ignored);
   }
   if (result.scaling) {
-    w.key("facts_unheard").number(result.scaling->facts_unheard);
-    w.key("decisions_held").number(result.scaling->decisions_held);
+    w.key("facts_unheard").integer(result.scaling->facts_unheard);
+    w.key("decisions_held").integer(result.scaling->decisions_held);
   }
   w.end_object();
   return json + "}\n";
@@ -269,18 +269,18 @@ std::string with_travel(std::string json, const SimulationOptions& options,
   json += ",\"travel\":";
   base::JsonWriter w(json);
   w.begin_object();
-  w.key("prompt_tokens").number(one.asked).key("found_on_device").number(one.found[kv::kDevice]);
-  w.key("found_on_host").number(one.found[kv::kHost]);
-  w.key("found_on_disk").number(one.found[kv::kDisk]).key("fetched").number(one.fetched);
-  w.key("computed").number(one.computed).key("transfers").number(counts.transfers);
-  w.key("bytes").number(counts.bytes).key("bytes_of_whole_groups").number(counts.bytes_whole);
-  w.key("split").number(counts.split).key("handed_over").number(counts.handed_over);
-  w.key("ended").number(counts.ended).key("no_decoder").number(counts.no_decoder);
-  w.key("failed").number(counts.failed).key("recomputed_tokens").number(counts.recomputed_tokens);
+  w.key("prompt_tokens").integer(one.asked).key("found_on_device").integer(one.found[kv::kDevice]);
+  w.key("found_on_host").integer(one.found[kv::kHost]);
+  w.key("found_on_disk").integer(one.found[kv::kDisk]).key("fetched").integer(one.fetched);
+  w.key("computed").integer(one.computed).key("transfers").integer(counts.transfers);
+  w.key("bytes").integer(counts.bytes).key("bytes_of_whole_groups").integer(counts.bytes_whole);
+  w.key("split").integer(counts.split).key("handed_over").integer(counts.handed_over);
+  w.key("ended").integer(counts.ended).key("no_decoder").integer(counts.no_decoder);
+  w.key("failed").integer(counts.failed).key("recomputed_tokens").integer(counts.recomputed_tokens);
   w.key("gap_s")
       .number(one.gap_s)
       .key("prefill_replicas")
-      .number(int64_t{options.prefill_replicas});
+      .integer(int64_t{options.prefill_replicas});
   w.key("prefill_busy").number(one.prefill_busy).key("decode_busy").number(one.decode_busy);
   w.end_object();
   return json + "}\n";

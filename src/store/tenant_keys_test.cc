@@ -95,7 +95,7 @@ class TenantKeysTest : public testing::Test {
     if (with_keys) fs::copy_file(path_ + ".keys", to + ".keys");
   }
 
-  const FixedClock clock_;
+  const FixedClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   const TemporaryFolder folder_;
   const std::string path_ = folder_.path("responses.db");

@@ -96,7 +96,7 @@ class FetchTest : public testing::Test {
     return report.ok() ? "none" : report.error().message;
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   std::string folder_;
   std::map<std::string, std::string> files_;
   Manifest manifest_;

@@ -313,7 +313,7 @@ class OnlineSoftmax {
     }
     if (i < size_) {
       const T* parts[kSpanBlocks];
-      for (int b = first; b < end; ++b) parts[b] = values[b] + i;
+      for (int block = first; block < end; ++block) parts[block] = values[block] + i;
       weighted_sum_of_rest<kGroup>(to_ + i, scores_, shrink, parts, size_, low, high, size_ - i);
     }
   }
