@@ -269,12 +269,9 @@ Result<void> read_layout(const cli::Arguments& arguments, planner::FleetPlanOpti
 
 }  // namespace
 
-Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
-  HardwareChoice choice;
-  planner::FleetPlanOptions& plan = choice.plan;
+Result<void> read_machine(const cli::Arguments& arguments, planner::FleetPlanOptions& plan) {
   plan.capacity.spread = kSpreadAssumed;
   plan.efficiency_source = "assumed, nobody measured it; give --calibration";
-  planner::MemoryOptions& memory = plan.capacity.memory;
   std::string gpu = arguments.text("--gpu");
   if (names_instance(arguments)) {
     TRY_ASSIGN(const cost_model::Instance instance,
@@ -296,11 +293,19 @@ Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std:
     }
   }
   if (gpu.empty()) gpu = kThisMachine;
-  TRY_ASSIGN(memory.hardware, cost_model::find_hardware(gpu));
-  TRY_ASSIGN(memory.shape, shape_of(model));
+  TRY_ASSIGN(plan.capacity.memory.hardware, cost_model::find_hardware(gpu));
   if (arguments.has("--devices")) {
     plan.capacity.devices = static_cast<int>(arguments.integer("--devices"));
   }
+  return {};
+}
+
+Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
+  HardwareChoice choice;
+  planner::FleetPlanOptions& plan = choice.plan;
+  planner::MemoryOptions& memory = plan.capacity.memory;
+  TRY(read_machine(arguments, plan));
+  TRY_ASSIGN(memory.shape, shape_of(model));
   if (arguments.has("--memory-utilization")) {
     memory.utilization = arguments.number("--memory-utilization");
   }

@@ -39,9 +39,19 @@ namespace {
 using cost_model::Footprint;
 
 // Of serve's flags those that other hardware is planned by, too.
-constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-utilization",
-                                               "--block-size",    "--kv-cache-dtype",
-                                               "--max-num-seqs",  "--max-num-batched-tokens"};
+constexpr std::string_view kOfAnyHardware[] = {
+    "--max-model-len",     "--memory-utilization",  "--block-size",
+    "--kv-cache-dtype",    "--max-num-seqs",        "--max-num-batched-tokens",
+    "--max-audio-seconds", "--transcription-batch", "--transcription-beams"};
+// Of speech models alone.
+constexpr const char* kOfSpeech[] = {"--max-audio-seconds",
+                                     "--transcription-batch",
+                                     "--transcription-beams",
+                                     "--audio-seconds",
+                                     "--audio-tokens-per-second",
+                                     "--audio-hours",
+                                     "--live-streams",
+                                     "--live-delay"};
 
 // What the model takes of this machine, where that is known and there is as much.
 std::optional<int64_t> bytes_that_fit(const std::string& model,
@@ -254,19 +264,6 @@ Result<void> plan_published(const cli::Arguments& arguments) {
   return write_report(arguments, report, planner::Explain::kYes);
 }
 
-Result<void> plan_of_speech(const cli::Arguments& arguments, const std::string& folder,
-                            const std::string& model) {
-  if (!has_hardware(arguments)) {
-    arguments.has("--memory");
-    return plan_speech(arguments, model, folder);
-  }
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{} turns sound into text, on the processors: it is planned for this "
-                           "machine alone, without --gpu and --instance",
-                           model),
-               "gpu"};
-}
-
 Result<void> run_plan(const cli::Arguments& arguments) {
   if (arguments.has("--published")) return plan_published(arguments);
   const std::string& named = arguments.text("--model");
@@ -274,10 +271,8 @@ Result<void> run_plan(const cli::Arguments& arguments) {
   if (model.empty()) {
     return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
   }
-  if (const auto folder = speech_model_folder(model))
-    return plan_of_speech(arguments, *folder, model);
-  for (const std::string flag :
-       {"--max-audio-seconds", "--transcription-batch", "--transcription-beams"}) {
+  if (const auto folder = speech_model_folder(model)) return plan_speech(arguments, model, *folder);
+  for (const std::string flag : kOfSpeech) {
     if (arguments.source(flag) != cli::Arguments::Source::kWord) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{} is of speech models, and {} is none here", flag, model),
@@ -314,14 +309,19 @@ std::vector<cli::Flag> load_flags_of_plan() {
     if (flag.name == "--compute" || flag.name == "--calibration")
       of_load.push_back(std::move(flag));
   }
+  std::vector<cli::Flag> of_sound = speech_load_flags();
+  for (cli::Flag& flag : speech_target_flags()) of_sound.push_back(std::move(flag));
+  not_with(of_sound, {{"--memory"}});
   for (cli::Flag& flag : modelled_speculation_flags()) {
     // Those that ask for another one have what that one needs.
     (flag.only_with.empty() ? of_load : of_speculation).push_back(std::move(flag));
   }
   std::vector<cli::Circumstance> a_load;
   for (const cli::Flag& flag : flags) a_load.push_back({.flag = flag.name});
+  for (const char* target : {"--audio-hours", "--live-streams"}) a_load.push_back({target});
   only_with(of_load, a_load);
   for (cli::Flag& flag : of_load) flags.push_back(std::move(flag));
+  for (cli::Flag& flag : of_sound) flags.push_back(std::move(flag));
   for (cli::Flag& flag : of_speculation) flags.push_back(std::move(flag));
   not_with(flags, {{"--memory"}});
   return flags;

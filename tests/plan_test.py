@@ -5,6 +5,7 @@ usage: plan_test.py BINARY
 """
 import ctypes
 import json
+import math
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ import unittest.mock
 import urllib.request
 
 from tiers import full
+from whisper_model import write_model
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
@@ -376,6 +378,52 @@ class Plan(unittest.TestCase):
         self.assertIn("tp8", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--layout", "x8", code=2))
         self.assertIn("is no unit", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--slo", "itl=5h", code=2))
         self.assertIn("MODEL", pelton("plan", code=2))
+
+
+class Speech(unittest.TestCase):
+    """Of models that turn sound into text."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pelton_plan_speech_")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = write_model(pathlib.Path(cls.folder.name, "whisper"))
+
+    def plan(self, *words):
+        return json.loads(pelton("plan", self.model, "--json", *words))
+
+    @staticmethod
+    def value(plan, section, name):
+        return plan[section][name]["value"]
+
+    def test_files_live_sound_and_replicas(self):
+        plan = self.plan("--gpu", "cpu-zen4-2", "--audio-seconds", 90, "--audio-hours", 1e6, "--live-streams", 1e5, "--headroom", 0, "--price", 2)
+        hours = self.value(plan, "speed", "audio_hours")
+        self.assertAlmostEqual(hours * self.value(plan, "speed", "batch_factor"), 1)
+        self.assertAlmostEqual(self.value(plan, "speed", "real_time_factor") * 90, self.value(plan, "speed", "file_s"))
+        self.assertEqual(self.value(plan, "replicas", "for_files"), math.ceil(1e6 / hours))
+        streams = self.value(plan, "speed", "live_streams")
+        self.assertEqual(self.value(plan, "replicas", "for_live"), math.ceil(1e5 / streams))
+        machines = self.value(plan, "replicas", "machines")
+        self.assertEqual(machines, math.ceil(1e6 / hours) + math.ceil(1e5 / streams))
+        self.assertEqual(self.value(plan, "replicas", "cost_per_hour"), 2 * machines)
+        here = self.plan("--audio-seconds", 90)
+        self.assertEqual(here["modelled"]["speed"]["file_s"], plan["speed"]["file_s"])  # what stands in for this machine
+
+    def test_more_text_takes_longer_and_a_batch_less(self):
+        few, many = (self.value(self.plan("--gpu", "l4", "--audio-tokens-per-second", tokens), "speed", "file_s") for tokens in (2, 6))
+        self.assertGreater(many, 1.5 * few)
+        alone, together = (self.value(self.plan("--gpu", "l4", "--transcription-batch", batch), "speed", "batch_factor") for batch in (1, 8))
+        self.assertLess(together, alone)
+
+    def test_what_cannot_be(self):
+        refusal = pelton("plan", self.model, "--gpu", "l4", "--live-streams", 2, "--live-delay", 0.5, code=5)
+        self.assertIn("No live stream's text comes within 0.5 s", refusal)
+        self.assertIn("--audio-hours has no effect with --memory", pelton("plan", self.model, "--memory", "--audio-hours", 3, code=2))
+        self.assertIn("--audio-hours is of speech models", pelton("plan", "gpt-oss-20b", "--audio-hours", 3, code=2))
+        self.assertIn("without --slo", pelton("plan", self.model, "--gpu", "l4", "--slo", "ttft=1s", code=2))
+        self.assertIn("--calibration is of models whose steps are tokens",
+                      pelton("plan", self.model, "--gpu", "l4", "--audio-hours", 1, "--calibration", "none.json", code=4))
 
 
 class Simulate(unittest.TestCase):
