@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "base/machine.h"
 #include "checkpoint/checkpoint.h"
+#include "cost_model/footprint.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
@@ -311,6 +313,13 @@ Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std:
   }
   memory.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
   memory.batch_tokens_max = static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  // As serve chooses where nobody has said: of the device's memory, or of this machine's.
+  if (memory.shape.is_encoder() &&
+      arguments.source("--max-num-batched-tokens") == cli::Arguments::Source::kDefault) {
+    memory.batch_tokens_max = cost_model::encoder_step_tokens(
+        memory.shape,
+        has_hardware(arguments) ? memory.hardware.memory_bytes : base::memory_limit_bytes());
+  }
   memory.block_tokens = static_cast<int>(arguments.integer("--block-size"));
   TRY_ASSIGN(const auto kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   memory.kv_element_bytes = kv_type && tensor::kv_has_scales(*kv_type) ? 1 : 2;

@@ -426,6 +426,41 @@ class Speech(unittest.TestCase):
                       pelton("plan", self.model, "--gpu", "l4", "--audio-hours", 1, "--calibration", "none.json", code=4))
 
 
+class Encoders(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pelton_plan_encoder_")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = pathlib.Path(cls.folder.name, "bert.json")
+        cls.model.write_text(json.dumps({
+            "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12,
+            "intermediate_size": 1536, "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
+            "hidden_act": "gelu", "position_embedding_type": "absolute", "torch_dtype": "float16", "pad_token_id": 0}))
+
+    def test_a_step_is_what_serve_would_choose(self):
+        """A sixteenth of the device's memory, to 16384 tokens and no fewer than the longest text; or what the flag says."""
+        big = json.loads(pelton("plan", self.model, "--gpu", "h100", "--json"))
+        self.assertIn("a step of 16384 tokens", big["headline"][1])
+        self.assertTrue(big["memory"]["activations"]["formula"].startswith("16384 tokens"))
+        said = json.loads(pelton("plan", self.model, "--gpu", "h100", "--json", "--max-num-batched-tokens", 2048))
+        self.assertIn("a step of 2048 tokens", said["headline"][1])
+        with tempfile.TemporaryDirectory() as folder:
+            small = pathlib.Path(folder, "small.json")
+            device = json.loads((ROOT / "src/cost_model/data/hardware/cpu-zen4-2.json").read_text())
+            device["figures"]["memory_bytes"] = 16 * 4 * (7 * 384 + 1536) * 700
+            small.write_text(json.dumps(device))
+            self.assertIn("a step of 700 tokens", json.loads(pelton("plan", self.model, "--gpu", small, "--json"))["headline"][1])
+
+    def test_a_simulated_text_is_computed_in_one_step(self):
+        said = pelton("simulate", self.model, "--gpu", "h100", "--input-len", 300, "--max-num-batched-tokens", 512, "--num-prompts", 10)
+        self.assertIn("with 1.0 of 1024 sequences", said)  # cut, there would be 2.5 in each of 6 steps
+        self.assertIn("10 steps (0 failed)", said)
+        short = pelton("simulate", self.model, "--gpu", "h100", "--input-len", 16, "--num-prompts", 1000)
+        self.assertIn("with 1000.0 of 2048 sequences", short)
+        refused = pelton("simulate", self.model, "--gpu", "h100", "--input-len", 300, "--max-num-batched-tokens", 256, "--num-prompts", 3)
+        self.assertIn("are more than the context of 256", refused)
+
+
 class Simulate(unittest.TestCase):
     def test_A13_busy_is_not_load(self):
         with tempfile.TemporaryDirectory() as folder:
