@@ -43,15 +43,6 @@ constexpr std::string_view kOfAnyHardware[] = {
     "--max-model-len",     "--memory-utilization",  "--block-size",
     "--kv-cache-dtype",    "--max-num-seqs",        "--max-num-batched-tokens",
     "--max-audio-seconds", "--transcription-batch", "--transcription-beams"};
-// Of speech models alone.
-constexpr const char* kOfSpeech[] = {"--max-audio-seconds",
-                                     "--transcription-batch",
-                                     "--transcription-beams",
-                                     "--audio-seconds",
-                                     "--audio-tokens-per-second",
-                                     "--audio-hours",
-                                     "--live-streams",
-                                     "--live-delay"};
 
 // What the model takes of this machine, where that is known and there is as much.
 std::optional<int64_t> bytes_that_fit(const std::string& model,
@@ -272,12 +263,7 @@ Result<void> run_plan(const cli::Arguments& arguments) {
     return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
   }
   if (const auto folder = speech_model_folder(model)) return plan_speech(arguments, model, *folder);
-  for (const std::string flag : kOfSpeech) {
-    if (arguments.source(flag) != cli::Arguments::Source::kWord) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} is of speech models, and {} is none here", flag, model),
-                 flag.substr(2)};
-  }
+  TRY(refuse_speech_flags(arguments, model));
   if (has_hardware(arguments)) return plan_elsewhere(arguments, model);
   arguments.has("--memory");  // what a plan of this machine is about
   return plan_here(arguments, model);

@@ -68,6 +68,19 @@ std::optional<std::string> speech_model_folder(const std::string& model) {
   return std::nullopt;
 }
 
+Result<void> refuse_speech_flags(const cli::Arguments& arguments, const std::string& model) {
+  for (const std::string flag :
+       {"--max-audio-seconds", "--max-num-transcriptions", "--transcription-batch",
+        "--transcription-beams", "--audio-seconds", "--audio-tokens-per-second", "--audio-hours",
+        "--live-streams", "--live-delay"}) {
+    if (!arguments.knows(flag) || arguments.source(flag) != cli::Arguments::Source::kWord) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is of speech models, and {} is none here", flag, model),
+                 flag.substr(2)};
+  }
+  return {};
+}
+
 namespace {
 
 node::LoadedSpeechModel::Bounds bounds_of(const cli::Arguments& arguments) {

@@ -15,6 +15,9 @@ namespace pelton::apps {
 // The folder of a model that turns sound into text; nothing: it is none, or not on this machine.
 std::optional<std::string> speech_model_folder(const std::string& model);
 
+// Flags of such models alone, given for another one.
+Result<void> refuse_speech_flags(const cli::Arguments& arguments, const std::string& model);
+
 // How much text a second of sound has, and how long a file is.
 std::vector<cli::Flag> speech_load_flags();
 // And what is wanted: hours of sound, live streams.

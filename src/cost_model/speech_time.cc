@@ -1,5 +1,7 @@
 #include "cost_model/speech_time.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "cost_model/step_parts.h"
@@ -120,11 +122,46 @@ double SpeechTimeModel::step_seconds(int windows, double context) const {
          (efficiency.row_s + efficiency.sample_s) * windows;
 }
 
-// A step's time is all but linear in what stands before, so the middle of the text stands for all
-// of it. The prompt's step gives the first token, and the last one's step the end.
-double SpeechTimeModel::seconds(const WindowLoad& load) const {
-  return load.windows * (encode_seconds() + prompt_seconds(load.prompt_tokens)) +
-         load.text_tokens * step_seconds(load.windows, load.prompt_tokens + load.text_tokens / 2);
+// A step's time is all but linear in what stands before, so the middle of what all that still run
+// say stands for all of it. The prompt's step gives the first token, and the last one's the end.
+double SpeechTimeModel::seconds(std::span<const SpeechWindow> windows) const {
+  double seconds = 0;
+  std::vector<double> texts;
+  double prompts = 0;
+  for (const SpeechWindow& window : windows) {
+    seconds += encode_seconds() + prompt_seconds(window.prompt_tokens);
+    texts.push_back(window.text_tokens);
+    prompts += window.prompt_tokens / static_cast<double>(windows.size());
+  }
+  std::ranges::sort(texts);
+  double said = 0;
+  for (size_t ended = 0; ended < texts.size(); ++ended) {
+    const double steps = texts[ended] - said;
+    if (steps <= 0) continue;
+    const auto running = static_cast<int>(texts.size() - ended);
+    seconds += steps * step_seconds(running, prompts + said + steps / 2);
+    said = texts[ended];
+  }
+  return seconds;
+}
+
+double text_tokens(const SpeechShape& shape, double tokens_per_s, double seconds) {
+  return std::min(tokens_per_s * seconds, shape.text_tokens_max());
+}
+
+std::vector<SpeechWindow> speech_windows(const SpeechShape& shape, double tokens_per_s,
+                                         double seconds) {
+  const double whole = shape.window_seconds();
+  const auto count = std::max<size_t>(static_cast<size_t>(std::ceil(seconds / whole)), 1);
+  std::vector<SpeechWindow> windows;
+  double before = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double left = seconds - static_cast<double>(i) * whole;
+    const double said = text_tokens(shape, tokens_per_s, std::min(left, whole));
+    windows.push_back({.prompt_tokens = kAskedTokens + before, .text_tokens = said});
+    before = said;
+  }
+  return windows;
 }
 
 }  // namespace pelton::cost_model

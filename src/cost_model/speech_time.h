@@ -4,7 +4,8 @@
 // one token after the other, a few windows in one step. Pure.
 #pragma once
 
-#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "cost_model/hardware.h"
@@ -35,12 +36,19 @@ struct SpeechShape {
   double parameters() const;
 };
 
-// Windows that are heard together, of the same lengths.
-struct WindowLoad {
-  int windows = 1;
+// What is decoded of a window.
+struct SpeechWindow {
   double prompt_tokens = 4;  // before the text: what was said before, and what is asked for
   double text_tokens = 0;    // that are said, the last one's end not counted
 };
+// Start of text, language and task.
+inline constexpr double kAskedTokens = 4;
+// Of sound of so many seconds, as much as is said of one window at most.
+double text_tokens(const SpeechShape& shape, double tokens_per_s, double seconds);
+// Of a file, in order, one at least: whole windows, but for the last; the text of each is the next
+// one's prompt.
+std::vector<SpeechWindow> speech_windows(const SpeechShape& shape, double tokens_per_s,
+                                         double seconds);
 
 class SpeechTimeModel {
  public:
@@ -59,8 +67,9 @@ class SpeechTimeModel {
   double prompt_seconds(double tokens) const;
   // One token in each of so many windows, each behind `context` others.
   double step_seconds(int windows, double context) const;
-  // All of it: encoders and prompts one after the other, text together.
-  double seconds(const WindowLoad& load) const;
+  // All of windows that are heard together: encoders and prompts one after the other, then a token
+  // of each in one step, until the last one's text ends.
+  double seconds(std::span<const SpeechWindow> windows) const;
 
   const Options& options() const { return options_; }
 

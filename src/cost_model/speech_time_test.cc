@@ -59,15 +59,40 @@ TEST(SpeechTime, AStepReadsWeightsOnceAndEachWindowsKeys) {
 TEST(SpeechTime, AWindowIsItsEncoderItsPromptAndAStepForEachToken) {
   const SpeechTimeModel model = model_of(small(), machine(35e9, 473e9));
   const double text = 2 * model.step_seconds(2, 11);
-  EXPECT_DOUBLE_EQ(model.seconds({.windows = 2, .prompt_tokens = 10, .text_tokens = 2}),
+  const std::vector<SpeechWindow> two(2, {.prompt_tokens = 10, .text_tokens = 2});
+  EXPECT_DOUBLE_EQ(model.seconds(two),
                    2 * (model.encode_seconds() + model.prompt_seconds(10)) + text);
+}
+
+// Whose text has ended is in no step more.
+TEST(SpeechTime, AShortTextLeavesTheBatch) {
+  const SpeechTimeModel model = model_of(small(), machine(35e9, 473e9));
+  const std::vector<SpeechWindow> mixed = {{.prompt_tokens = 10, .text_tokens = 30},
+                                           {.prompt_tokens = 10, .text_tokens = 20}};
+  EXPECT_DOUBLE_EQ(model.seconds(mixed), 2 * (model.encode_seconds() + model.prompt_seconds(10)) +
+                                             20 * model.step_seconds(2, 20) +
+                                             10 * model.step_seconds(1, 35));
+}
+
+TEST(SpeechTime, AFileIsWholeWindowsButForTheLast) {
+  const std::vector<SpeechWindow> windows = speech_windows(small(), 4, 75);
+  ASSERT_EQ(windows.size(), 3);
+  EXPECT_DOUBLE_EQ(windows[0].prompt_tokens, 4);
+  EXPECT_DOUBLE_EQ(windows[0].text_tokens, 120);
+  EXPECT_DOUBLE_EQ(windows[1].prompt_tokens, 124);
+  EXPECT_DOUBLE_EQ(windows[2].text_tokens, 60);
+  EXPECT_EQ(speech_windows(small(), 4, 0.1).size(), 1);
+  EXPECT_EQ(speech_windows(small(), 4, 300).size(), 10);
+  // Half of the decoder's positions bound a window's text.
+  EXPECT_DOUBLE_EQ(speech_windows(small(), 50, 30)[0].text_tokens, 223);
 }
 
 // A batch's text costs less than its windows' one by one, its encoders as much.
 TEST(SpeechTime, ABatchSharesTheDecodersWeights) {
   const SpeechTimeModel model = model_of(small(), machine(35e9, 473e9));
-  const double alone = model.seconds({.windows = 1, .prompt_tokens = 4, .text_tokens = 100});
-  const double four = model.seconds({.windows = 4, .prompt_tokens = 4, .text_tokens = 100});
+  const std::vector<SpeechWindow> windows(4, {.prompt_tokens = 4, .text_tokens = 100});
+  const double alone = model.seconds(std::span(windows).first(1));
+  const double four = model.seconds(windows);
   EXPECT_LT(four, 4 * alone);
   EXPECT_GT(four, 4 * (model.encode_seconds() + model.prompt_seconds(4)));
 }

@@ -13,10 +13,8 @@ namespace {
 
 using cost_model::SpeechShape;
 using cost_model::SpeechTimeModel;
-using cost_model::WindowLoad;
+using cost_model::SpeechWindow;
 
-// Start of text, language and task: what stands before a window's first token.
-constexpr double kAskedTokens = 4;
 constexpr double kPassStep_s = 0.5;  // of new sound between two passes over an open window
 constexpr int64_t kStreamsMax = 100'000;
 
@@ -24,19 +22,19 @@ double d(int64_t value) {
   return static_cast<double>(value);
 }
 
-double text_tokens(const SpeechPlanOptions& options, double seconds) {
-  return std::min(options.text_tokens_per_s * seconds, options.timing.shape.text_tokens_max());
-}
-
 // Of live sound: a pass over a window that is half full, of whose text all stands but what two
 // passes have not agreed on.
 double live_pass_seconds(const SpeechPlanOptions& options, const SpeechTimeModel& model,
                          double interval_s) {
-  const double half = options.timing.shape.window_seconds() / 2;
-  const double fresh = text_tokens(options, std::min(2 * interval_s, half));
-  return model.seconds({.windows = 1,
-                        .prompt_tokens = kAskedTokens + text_tokens(options, half) - fresh,
-                        .text_tokens = fresh});
+  const SpeechShape& shape = options.timing.shape;
+  const auto said = [&](double seconds) {
+    return cost_model::text_tokens(shape, options.text_tokens_per_s, seconds);
+  };
+  const double half = shape.window_seconds() / 2;
+  const double fresh = said(std::min(2 * interval_s, half));
+  const SpeechWindow window{.prompt_tokens = cost_model::kAskedTokens + said(half) - fresh,
+                            .text_tokens = fresh};
+  return model.seconds({&window, 1});
 }
 
 // From one pass over a stream to its next, where so many have them in turn; nothing: they come
@@ -120,7 +118,7 @@ Section speed_section(const SpeechPlanOptions& options, const SpeechTimeModel& m
   const SpeechShape& shape = options.timing.shape;
   Section section{.key = "speed",
                   .title = fmt::format("Speed of one {}", options.timing.hardware.title)};
-  const WindowLoad full = full_windows(options, 1);
+  const SpeechWindow full = full_window(options);
   const auto add = [&](Figure figure) {
     section.figures.push_back(ranged(options, std::move(figure)));
   };
@@ -136,7 +134,7 @@ Section speed_section(const SpeechPlanOptions& options, const SpeechTimeModel& m
   add({"file_s", fmt::format("a lone file of {:.0f} s", options.file_seconds), rates.file_s,
        Unit::kSeconds,
        fmt::format("{} windows of {:.0f} s, {} tokens a second of sound",
-                   window_count(shape, options.file_seconds), shape.window_seconds(),
+                   std::ceil(options.file_seconds / shape.window_seconds()), shape.window_seconds(),
                    options.text_tokens_per_s)});
   add({"real_time_factor", "its real-time factor", rates.file_factor, Unit::kRatio,
        "seconds for each second of sound"});
@@ -146,8 +144,8 @@ Section speed_section(const SpeechPlanOptions& options, const SpeechTimeModel& m
        fmt::format("files, {} at once: 1 / {:.4g}", options.batch_max, rates.batch_factor)});
   add({"live_pass_s", "a pass over a live window", rates.live_pass_s, Unit::kSeconds,
        "half full, of a lone stream: the encoder, and what has not been agreed on"});
-  section.figures.push_back({"prompt_streams", "live streams with a pass each half second",
-                             d(rates.prompt_streams), Unit::kCount,
+  section.figures.push_back({"half_second_streams", "live streams with a pass each half second",
+                             d(rates.half_second_streams), Unit::kCount,
                              "in turn, one window at a time"});
   section.figures.push_back(
       {"live_streams",
@@ -244,38 +242,27 @@ std::string first_sentence(const SpeechPlanOptions& options, const SpeechRates& 
 
 }  // namespace
 
-int64_t window_count(const SpeechShape& shape, double seconds) {
-  return std::max<int64_t>(static_cast<int64_t>(std::ceil(seconds / shape.window_seconds())), 1);
-}
-
-WindowLoad full_windows(const SpeechPlanOptions& options, int windows) {
-  const double text = text_tokens(options, options.timing.shape.window_seconds());
-  return {.windows = windows, .prompt_tokens = kAskedTokens + text, .text_tokens = text};
+SpeechWindow full_window(const SpeechPlanOptions& options) {
+  const SpeechShape& shape = options.timing.shape;
+  const double text =
+      cost_model::text_tokens(shape, options.text_tokens_per_s, shape.window_seconds());
+  return {.prompt_tokens = cost_model::kAskedTokens + text, .text_tokens = text};
 }
 
 SpeechRates speech_rates(const SpeechPlanOptions& options, const SpeechTimeModel& model) {
-  const SpeechShape& shape = options.timing.shape;
-  const double window = shape.window_seconds();
+  const double window = options.timing.shape.window_seconds();
   SpeechRates rates;
-  const int64_t windows = window_count(shape, options.file_seconds);
-  WindowLoad load = full_windows(options, 1);
-  const double full_s = model.seconds(load);
-  load.prompt_tokens = kAskedTokens;
-  const double last = options.file_seconds - d(windows - 1) * window;
-  load.text_tokens = text_tokens(options, std::min(options.file_seconds, window));
-  rates.first_text_s = model.seconds(load);
-  rates.file_s = rates.first_text_s;
-  if (windows > 1) {
-    load = full_windows(options, 1);
-    load.text_tokens = text_tokens(options, last);
-    rates.file_s += d(windows - 2) * full_s + model.seconds(load);
-  }
+  const std::vector<SpeechWindow> file = cost_model::speech_windows(
+      options.timing.shape, options.text_tokens_per_s, options.file_seconds);
+  for (const SpeechWindow& one : file) rates.file_s += model.seconds({&one, 1});
+  rates.first_text_s = model.seconds({file.data(), 1});
   rates.file_factor = rates.file_s / options.file_seconds;
-  rates.batch_factor =
-      model.seconds(full_windows(options, options.batch_max)) / (options.batch_max * window);
+  const std::vector<SpeechWindow> batch(static_cast<size_t>(options.batch_max),
+                                        full_window(options));
+  rates.batch_factor = model.seconds(batch) / (options.batch_max * window);
   rates.live_pass_s = live_pass_seconds(
       options, model, live_interval_seconds(options, model, 1).value_or(window / 2));
-  rates.prompt_streams =
+  rates.half_second_streams =
       static_cast<int64_t>(kPassStep_s / live_pass_seconds(options, model, kPassStep_s));
   rates.live_streams = live_streams_in_time(options, model);
   return rates;

@@ -43,20 +43,17 @@ struct SpeechPlanOptions {
   std::optional<int64_t> live_streams;         // and of live sound
 };
 
-// ceil(seconds / a window), and at least one.
-int64_t window_count(const cost_model::SpeechShape& shape, double seconds);
-// Of windows in the middle of a file: a window's text, and as its prompt the text of the one
-// before.
-cost_model::WindowLoad full_windows(const SpeechPlanOptions& options, int windows);
+// In the middle of a file: a window's text, and as its prompt the text of the one before.
+cost_model::SpeechWindow full_window(const SpeechPlanOptions& options);
 
 struct SpeechRates {
-  double file_s = 0;           // a lone file, from its first window to its last
-  double file_factor = 0;      // of its length
-  double first_text_s = 0;     // its first window
-  double batch_factor = 0;     // seconds for each second of sound, a batch heard together
-  double live_pass_s = 0;      // of a lone stream's open window, half full
-  int64_t live_streams = 0;    // whose text is no later than is allowed
-  int64_t prompt_streams = 0;  // each with a pass for every half second
+  double file_s = 0;                // a lone file, from its first window to its last
+  double file_factor = 0;           // of its length
+  double first_text_s = 0;          // its first window
+  double batch_factor = 0;          // seconds for each second of sound, a batch heard together
+  double live_pass_s = 0;           // of a lone stream's open window, half full
+  int64_t live_streams = 0;         // whose text is no later than is allowed
+  int64_t half_second_streams = 0;  // each with a pass for every half second
 };
 SpeechRates speech_rates(const SpeechPlanOptions& options,
                          const cost_model::SpeechTimeModel& model);

@@ -32,29 +32,13 @@ SpeechRates rates_of(const SpeechPlanOptions& options) {
   return speech_rates(options, *SpeechTimeModel::make(options.timing));
 }
 
-TEST(SpeechPlan, SoundIsCutIntoWholeWindows) {
-  const SpeechPlanOptions options = options_of(1);
-  EXPECT_EQ(window_count(options.timing.shape, 0.1), 1);
-  EXPECT_EQ(window_count(options.timing.shape, 30), 1);
-  EXPECT_EQ(window_count(options.timing.shape, 30.5), 2);
-  EXPECT_EQ(window_count(options.timing.shape, 300), 10);
-}
-
-// More is never said of a window: half of the decoder's positions.
-TEST(SpeechPlan, TextOfAWindowHasABound) {
-  SpeechPlanOptions options = options_of(1);
-  options.text_tokens_per_s = 4;
-  EXPECT_DOUBLE_EQ(full_windows(options, 1).text_tokens, 120);
-  options.text_tokens_per_s = 50;
-  EXPECT_DOUBLE_EQ(full_windows(options, 1).text_tokens, 223);
-}
-
 TEST(SpeechPlan, AFileIsItsWindowsOneBehindTheOther) {
   SpeechPlanOptions options = options_of(1);
   options.file_seconds = 60;
   const SpeechTimeModel model = *SpeechTimeModel::make(options.timing);
   const SpeechRates rates = speech_rates(options, model);
-  EXPECT_DOUBLE_EQ(rates.file_s, rates.first_text_s + model.seconds(full_windows(options, 1)));
+  const cost_model::SpeechWindow full = full_window(options);
+  EXPECT_DOUBLE_EQ(rates.file_s, rates.first_text_s + model.seconds({&full, 1}));
   EXPECT_DOUBLE_EQ(rates.file_factor, rates.file_s / 60);
   // A file that ends amid a window has an encoder's whole run there, and less text.
   options.file_seconds = 31;
@@ -77,7 +61,7 @@ TEST(SpeechPlan, LiveStreamsAreThoseWhoseTextIsInTime) {
   SpeechPlanOptions options = options_of(20);
   const SpeechRates rates = rates_of(options);
   EXPECT_GT(rates.live_streams, 1);
-  EXPECT_GE(rates.live_streams, rates.prompt_streams);
+  EXPECT_GE(rates.live_streams, rates.half_second_streams);
   // All of a round, once more, and a pass are within five seconds; one more stream's are not.
   const double round_s = static_cast<double>(rates.live_streams) * rates.live_pass_s;
   EXPECT_LT(2 * round_s, options.live_delay_s);
