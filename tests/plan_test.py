@@ -226,6 +226,24 @@ class Plan(unittest.TestCase):
         self.assertEqual([(row["form"], row["over"]) for row in ranks["exchanges"]],
                          [(form, link) for form in ("TP2", "EP2") for link in ("shm", "10 GbE")])
         self.assertNotIn("ranks", json.loads(self.run_plan(*words, "--json").stdout))
+        (memory,) = ranks["rank_memory"]
+        whole = json.loads(self.run_plan(*words, "--json").stdout)["memory"]
+        weights = [whole[name]["value"] for name in ("experts", "attention", "embedding", "head", "norms_and_routers")]
+        self.assertTrue(sum(weights) / 2 < memory["weights"] < 0.7 * sum(weights), (memory, weights))  # embedding and head are whole
+        self.assertEqual(memory["a token of context"], whole["kv_token_bytes"]["value"] / 2)
+        self.assertEqual(memory["left for KV"], memory["allowed"] - memory["together"])
+
+    def test_what_each_rank_holds_is_of_files_here(self):
+        text = self.run_plan(ROOT / "models" / "pelton-box", "--tensor-parallel-size", 2, "--kv-cache-memory", "16MiB").stdout
+        self.assertRegex(text, r"rank 0 +weights \d.*\n  rank 1 +weights \d")
+        for words, said in ((("gpt-oss-20b",), "is counted in a model's files"),
+                            ((ROOT / "models" / "pelton-box", "--weights", "int8"), "not packed yet"),
+                            (("gpt-oss-20b", "--gpu", "l4"), "has no effect with --gpu")):
+            done = self.run_plan(*words, "--tensor-parallel-size", 2)
+            self.assertIn(said, done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+        self.assertIn("processors share a model out as ranks, which --devices",
+                      self.run_plan("gpt-oss-20b", "--gpu", "cpu-zen4-2", "--devices", 2, "--layout", "ep2").stderr)
 
     def test_A5_an_instance_has_its_own_fit(self):
         plan = self.run_plan("gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50).stdout
@@ -424,6 +442,47 @@ class Speech(unittest.TestCase):
         self.assertIn("without --slo", pelton("plan", self.model, "--gpu", "l4", "--slo", "ttft=1s", code=2))
         self.assertIn("--calibration is of models whose steps are tokens",
                       pelton("plan", self.model, "--gpu", "l4", "--audio-hours", 1, "--calibration", "none.json", code=4))
+
+
+class SimulatedSpeech(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pelton_simulate_speech_")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = write_model(pathlib.Path(cls.folder.name, "whisper"))
+
+    def play(self, *words):
+        return json.loads(pelton("simulate", self.model, "--gpu", "cpu-zen4-2", "--json", "-", *words))
+
+    def test_as_many_hours_as_are_planned(self):
+        """Where as many files are there as a batch has, the replica is always busy, and hears what plan says that it does in an hour."""
+        words = ("--audio-seconds", 600, "--audio-tokens-per-second", 3)
+        played = self.play(*words, "--num-prompts", 40, "--max-concurrency", 4)
+        self.assertAlmostEqual(played["utilisation"], 1)
+        self.assertEqual(played["batch_windows_mean"], 4)
+        planned = json.loads(pelton("plan", self.model, "--gpu", "cpu-zen4-2", "--json", *words))["speed"]
+        self.assertAlmostEqual(played["audio_hours_per_hour"] / planned["audio_hours"]["value"], 1, delta=0.02)
+        alone = self.play(*words, "--num-prompts", 3, "--max-concurrency", 1)
+        self.assertAlmostEqual(alone["real_time_factor"]["mean"] / planned["real_time_factor"]["value"], 1)
+        self.assertAlmostEqual(alone["first_text_s"]["p50"] / planned["first_text_s"]["value"], 1)
+
+    def test_more_replicas_wait_less_and_one_seed_is_one_run(self):
+        words = ("--num-prompts", 60, "--request-rate", 300, "--random-range-ratio", 0.5, "--max-num-transcriptions", 4096)
+        one, again, four = self.play(*words), self.play(*words), self.play(*words, "--replicas", 4)
+        self.assertEqual(one, again)
+        self.assertNotEqual(one["text_s"], self.play(*words, "--seed", 5)["text_s"])
+        self.assertLess(four["queue_s"]["mean"], one["queue_s"]["mean"])
+        self.assertEqual((one["files"], one["refused"]), (60, 0))
+        self.assertEqual(self.play("--num-prompts", 70)["refused"], 6)  # 64 may wait
+
+    def test_what_cannot_be(self):
+        text = pelton("simulate", self.model, "--num-prompts", 3)
+        self.assertIn("modelled, not measured", text)
+        self.assertIn("Seconds for a second of sound", text)
+        for words, said in ((("--audio-seconds", 2000), "--max-audio-seconds 1500 are read"), (("--replicas", 0), "--replicas 0"),
+                            (("--router", "cost"), "without --router"), (("--request-rate", -1), "request-rate")):
+            self.assertIn(said, pelton("simulate", self.model, "--num-prompts", 3, *words, code=2))
+        self.assertIn("is of speech models", pelton("simulate", "gpt-oss-20b", "--gpu", "h100", "--audio-seconds", 3, code=2))
 
 
 class Encoders(unittest.TestCase):
