@@ -25,8 +25,8 @@ std::string bytes_text(int64_t bytes) {
 // What serve would claim of this machine.
 struct Claim {
   Memory memory;
-  int64_t window_bytes = 0;  // of `memory`'s workspace each window but one
-  double seconds_max = 0;    // of a file
+  int64_t each_more_bytes = 0;  // of `memory`'s workspace each window but one
+  double seconds_max = 0;       // of a file
   int64_t here = 0;
 };
 
@@ -35,7 +35,7 @@ Json to_json(const Claim& claim) {
   Json json{Json::Object{}};
   json.set("family", "whisper").set("task", "speech to text");
   json.set("weight_bytes", memory.weights).set("workspace_bytes", memory.workspace);
-  json.set("window_bytes", claim.window_bytes);
+  json.set("each_more_bytes", claim.each_more_bytes);
   json.set("sound_bytes", memory.sound).set("total_bytes", memory.bytes());
   json.set("audio_seconds_max", claim.seconds_max).set("memory_bytes", claim.here);
   return json;
@@ -51,7 +51,7 @@ std::string to_text(const std::string& model, const Claim& claim) {
   line("windows", memory.workspace,
        fmt::format("30 s of sound each while they are heard (--transcription-batch), and their "
                    "keys and values: {} for each more",
-                   bytes_text(claim.window_bytes)));
+                   bytes_text(claim.each_more_bytes)));
   line("sound", memory.sound,
        fmt::format("files of at most {:.0f} s (--max-audio-seconds) that are read, parked and "
                    "heard",
@@ -232,7 +232,7 @@ Result<planner::SpeechPlanOptions> read_speech_plan(const cli::Arguments& argume
       .efficiency_source =
           fleet.machine.empty() ? "assumed, nobody measured it" : fleet.efficiency_source,
       .memory = memory_lines(memory, arguments, hardware.is_processor()),
-      .window_bytes = static_cast<double>(config.kv_bytes())};
+      .each_more_bytes = static_cast<double>(config.kv_bytes())};
   plan.timing.arithmetic = hardware.rates.contains(cost_model::Arithmetic::kBf16)
                                ? cost_model::Arithmetic::kBf16
                                : hardware.rates.begin()->first;
@@ -268,7 +268,7 @@ Result<void> plan_speech(const cli::Arguments& arguments, const std::string& mod
                 .here = base::memory_limit_bytes()};
     TRY_ASSIGN(claim.memory, node::LoadedSpeechModel::plan(folder, bounds_of(arguments)));
     TRY_ASSIGN(const models::WhisperConfig config, models::read_whisper_config(folder));
-    claim.window_bytes = config.kv_bytes();
+    claim.each_more_bytes = config.kv_bytes();
     TRY(plan_here(arguments, model, claim, report));
   } else {
     TRY(plan_elsewhere(arguments, *report));

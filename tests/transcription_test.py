@@ -273,7 +273,7 @@ class Transcription(unittest.TestCase):
             [BINARY, "inspect", self.model, "--json"], capture_output=True, text=True, timeout=60).stdout)["weight_bytes"])
         windows = [json.loads(subprocess.run([BINARY, *map(str, plan), "--memory", "--json", "--transcription-batch", str(batch)], capture_output=True,
                                              text=True, timeout=60).stdout) for batch in (2, 5)]
-        self.assertEqual(windows[1]["workspace_bytes"] - windows[0]["workspace_bytes"], 3 * windows[0]["window_bytes"])
+        self.assertEqual(windows[1]["workspace_bytes"] - windows[0]["workspace_bytes"], 3 * windows[0]["each_more_bytes"])
         self.assertNotIn("modelled", windows[0])
         done = subprocess.run([BINARY, "plan", self.model, "--gpu", "h100"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -97,9 +97,10 @@ Section memory_of_speech(const SpeechPlanOptions& options) {
   section.figures.push_back({"taken_bytes", "together", taken, Unit::kBytes, "their sum"});
   section.figures.push_back({"allowed_bytes", "allowed", options.allowed_bytes, Unit::kBytes,
                              "--memory-utilization of the device's"});
-  section.figures.push_back({"window_bytes", "each window more in a batch", options.window_bytes,
-                             Unit::kBytes, "keys and values of its states and of its text"});
-  const double room = std::max(options.allowed_bytes - taken, 0.0) / options.window_bytes;
+  section.figures.push_back({"each_more_bytes", "each window more in a batch",
+                             options.each_more_bytes, Unit::kBytes,
+                             "keys and values of its states and of its text"});
+  const double room = std::max(options.allowed_bytes - taken, 0.0) / options.each_more_bytes;
   section.figures.push_back(
       {"windows_that_fit", "windows that fit at once",
        taken > options.allowed_bytes ? 0 : options.batch_max + std::floor(room), Unit::kCount,

@@ -24,7 +24,7 @@ struct SpeechPlanOptions {
   // What one replica, which has a device to itself, takes of its memory, and what each window more
   // in a batch does. Without lines nothing is said of memory: it is known otherwise.
   std::vector<MemoryLine> memory;
-  double window_bytes = 0;
+  double each_more_bytes = 0;
   double allowed_bytes = 0;
 
   double text_tokens_per_s = 4;  // of sound

@@ -24,7 +24,7 @@ SpeechPlanOptions options_of(double times) {
                                                  .decoder = {.layers = 12, .inner = 3072}}},
                             .efficiency_source = "assumed",
                             .memory = {{.name = "weights", .bytes = 100, .formula = "in the file"}},
-                            .window_bytes = 10,
+                            .each_more_bytes = 10,
                             .allowed_bytes = 145};
   return options;
 }
