@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "base/machine.h"
 #include "checkpoint/checkpoint.h"
+#include "cost_model/footprint.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
@@ -269,12 +271,9 @@ Result<void> read_layout(const cli::Arguments& arguments, planner::FleetPlanOpti
 
 }  // namespace
 
-Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
-  HardwareChoice choice;
-  planner::FleetPlanOptions& plan = choice.plan;
+Result<void> read_machine(const cli::Arguments& arguments, planner::FleetPlanOptions& plan) {
   plan.capacity.spread = kSpreadAssumed;
   plan.efficiency_source = "assumed, nobody measured it; give --calibration";
-  planner::MemoryOptions& memory = plan.capacity.memory;
   std::string gpu = arguments.text("--gpu");
   if (names_instance(arguments)) {
     TRY_ASSIGN(const cost_model::Instance instance,
@@ -296,16 +295,31 @@ Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std:
     }
   }
   if (gpu.empty()) gpu = kThisMachine;
-  TRY_ASSIGN(memory.hardware, cost_model::find_hardware(gpu));
-  TRY_ASSIGN(memory.shape, shape_of(model));
+  TRY_ASSIGN(plan.capacity.memory.hardware, cost_model::find_hardware(gpu));
   if (arguments.has("--devices")) {
     plan.capacity.devices = static_cast<int>(arguments.integer("--devices"));
   }
+  return {};
+}
+
+Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
+  HardwareChoice choice;
+  planner::FleetPlanOptions& plan = choice.plan;
+  planner::MemoryOptions& memory = plan.capacity.memory;
+  TRY(read_machine(arguments, plan));
+  TRY_ASSIGN(memory.shape, shape_of(model));
   if (arguments.has("--memory-utilization")) {
     memory.utilization = arguments.number("--memory-utilization");
   }
   memory.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
   memory.batch_tokens_max = static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  // As serve chooses where nobody has said: of the device's memory, or of this machine's.
+  if (memory.shape.is_encoder() &&
+      arguments.source("--max-num-batched-tokens") == cli::Arguments::Source::kDefault) {
+    memory.batch_tokens_max = cost_model::encoder_step_tokens(
+        memory.shape,
+        has_hardware(arguments) ? memory.hardware.memory_bytes : base::memory_limit_bytes());
+  }
   memory.block_tokens = static_cast<int>(arguments.integer("--block-size"));
   TRY_ASSIGN(const auto kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   memory.kv_element_bytes = kv_type && tensor::kv_has_scales(*kv_type) ? 1 : 2;

@@ -35,6 +35,10 @@ Result<workload::WorkloadSpec> read_workload(
 // "tp8", "ep4", "tp4pp2", "1". kInvalidArgument.
 Result<cost_model::Layout> parse_layout(const std::string& text);
 
+// The hardware, or what stands in for this machine; its devices, price, and what is taken of its
+// figures without a calibration.
+Result<void> read_machine(const cli::Arguments& arguments, planner::FleetPlanOptions& plan);
+
 struct HardwareChoice {
   planner::FleetPlanOptions plan;  // hardware, shape, layout, efficiency, price
   cost_model::Calibration calibration;

@@ -21,12 +21,14 @@
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/terminal_text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/compact_weights.h"
 #include "checkpoint/load_choice.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
 #include "executor/device.h"
 #include "executor/device_step_model.h"
+#include "executor/rank_bytes.h"
 #include "families/published_config.h"
 #include "planner/footprint_text.h"
 #include "planner/published.h"
@@ -39,9 +41,10 @@ namespace {
 using cost_model::Footprint;
 
 // Of serve's flags those that other hardware is planned by, too.
-constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-utilization",
-                                               "--block-size",    "--kv-cache-dtype",
-                                               "--max-num-seqs",  "--max-num-batched-tokens"};
+constexpr std::string_view kOfAnyHardware[] = {
+    "--max-model-len",     "--memory-utilization",  "--block-size",
+    "--kv-cache-dtype",    "--max-num-seqs",        "--max-num-batched-tokens",
+    "--max-audio-seconds", "--transcription-batch", "--transcription-beams"};
 
 // What the model takes of this machine, where that is known and there is as much.
 std::optional<int64_t> bytes_that_fit(const std::string& model,
@@ -83,7 +86,8 @@ Error with_what_fits(Error error, const std::string& model,
 // What a proposer keeps depends on the model that it guesses for.
 Result<cost_model::MemoryRequest> request_of(const std::string& model,
                                              const executor::LocalExecutor::Options& options) {
-  if (!options.speculation.on() && options.adapters_max == 0) {
+  // Of ranks each has a share of the processors, and threads for those.
+  if (!options.speculation.on() && options.adapters_max == 0 && !options.ranks.several()) {
     return executor::LocalExecutor::memory_request(options);
   }
   TRY_ASSIGN(const families::ModelConfig config, planned_config(model));
@@ -138,12 +142,63 @@ Result<Footprint> footprint_here(const cli::Arguments& arguments, const std::str
   return estimate_footprint(model, request);
 }
 
+// What each rank of --tensor-parallel-size holds, as serve compares it at its start; empty: one
+// process has all.
+Result<std::vector<executor::RankBytes>> rank_bytes_of(const cli::Arguments& arguments,
+                                                       const std::string& model,
+                                                       const Footprint& footprint) {
+  const auto ranks = static_cast<size_t>(arguments.integer("--tensor-parallel-size"));
+  if (ranks < 2) return std::vector<executor::RankBytes>{};
+  if (arguments.text("--weights") == "int8") {
+    return Error{
+        ErrorCode::kUnsupported,
+        "--tensor-parallel-size: what ranks hold of weights that are not packed yet is not "
+        "known; pack the model and plan its file",
+        "tensor-parallel-size"};
+  }
+  const Result<std::string> folder = checkpoint::resolve_model(model);
+  if (!folder.ok()) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("--tensor-parallel-size: which rows a rank holds is counted in a "
+                             "model's files, and those of {} are not here; --gpu with --devices "
+                             "plans for a shape",
+                             model),
+                 "tensor-parallel-size"};
+  }
+  TRY_ASSIGN(const checkpoint::Checkpoint files, checkpoint::Checkpoint::open(*folder));
+  return executor::plan_rank_bytes(files, std::vector<int>(ranks, 1), {}, footprint);
+}
+
+std::string ranks_text(const std::vector<executor::RankBytes>& ranks) {
+  if (ranks.empty()) return "";
+  std::string text = "\nof these each rank holds (working memory is each one's own)\n";
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto bytes = [](int64_t count) {
+      return planner::format(static_cast<double>(count), planner::Unit::kBytes);
+    };
+    text += fmt::format("  rank {:<4}weights {}, KV cache and swap space {}\n", rank,
+                        bytes(ranks[rank].weights), bytes(ranks[rank].caches));
+  }
+  return text;
+}
+
+Json ranks_json(const std::vector<executor::RankBytes>& ranks) {
+  Json::Array all;
+  for (const executor::RankBytes& rank : ranks) {
+    Json one;
+    one.set("weight_bytes", rank.weights).set("cache_bytes", rank.caches);
+    all.push_back(std::move(one));
+  }
+  return Json(std::move(all));
+}
+
 Result<void> plan_here(const cli::Arguments& arguments, const std::string& model) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   TRY(read_batch_flags(arguments, options));
   TRY(read_speculation_flag(arguments, options.executor));
   TRY(read_lora_memory_flags(arguments, options.executor));
+  options.executor.ranks.count = static_cast<int>(arguments.integer("--tensor-parallel-size"));
   // As serve chooses where nobody has said.
   const Result<families::ModelConfig> config = planned_config(model);
   if (config.ok() && config->is_encoder() && options.executor.batch_from_memory) {
@@ -160,13 +215,16 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
              checkpoint::choose_load_mode(
                  mode, checkpoint::load_facts(footprint.weights.mapped + footprint.weights.dropped,
                                               footprint.beside_weights())));
+  TRY_ASSIGN(const std::vector<executor::RankBytes> ranks,
+             rank_bytes_of(arguments, model, footprint));
   if (arguments.has("--json")) {
     Json json = cost_model::to_json(footprint);
+    if (!ranks.empty()) json.set("ranks", ranks_json(ranks));
     json.set("load_mode", std::string(load_mode_name(choice.mode)));
     json.set("load_mode_reason", choice.reason);
     return write_output(json.dump() + "\n");
   }
-  return write_text(planner::footprint_text(model, footprint) +
+  return write_text(planner::footprint_text(model, footprint) + ranks_text(ranks) +
                     fmt::format("load mode {}\n", choice.text()));
 }
 
@@ -254,19 +312,6 @@ Result<void> plan_published(const cli::Arguments& arguments) {
   return write_report(arguments, report, planner::Explain::kYes);
 }
 
-Result<void> plan_of_speech(const cli::Arguments& arguments, const std::string& folder,
-                            const std::string& model) {
-  if (!has_hardware(arguments)) {
-    arguments.has("--memory");
-    return plan_speech(arguments, model, folder);
-  }
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{} turns sound into text, on the processors: it is planned for this "
-                           "machine alone, without --gpu and --instance",
-                           model),
-               "gpu"};
-}
-
 Result<void> run_plan(const cli::Arguments& arguments) {
   if (arguments.has("--published")) return plan_published(arguments);
   const std::string& named = arguments.text("--model");
@@ -274,15 +319,8 @@ Result<void> run_plan(const cli::Arguments& arguments) {
   if (model.empty()) {
     return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
   }
-  if (const auto folder = speech_model_folder(model))
-    return plan_of_speech(arguments, *folder, model);
-  for (const std::string flag :
-       {"--max-audio-seconds", "--transcription-batch", "--transcription-beams"}) {
-    if (arguments.source(flag) != cli::Arguments::Source::kWord) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} is of speech models, and {} is none here", flag, model),
-                 flag.substr(2)};
-  }
+  if (const auto folder = speech_model_folder(model)) return plan_speech(arguments, model, *folder);
+  TRY(refuse_speech_flags(arguments, model));
   if (has_hardware(arguments)) return plan_elsewhere(arguments, model);
   arguments.has("--memory");  // what a plan of this machine is about
   return plan_here(arguments, model);
@@ -314,14 +352,19 @@ std::vector<cli::Flag> load_flags_of_plan() {
     if (flag.name == "--compute" || flag.name == "--calibration")
       of_load.push_back(std::move(flag));
   }
+  std::vector<cli::Flag> of_sound = speech_load_flags();
+  for (cli::Flag& flag : speech_target_flags()) of_sound.push_back(std::move(flag));
+  not_with(of_sound, {{"--memory"}});
   for (cli::Flag& flag : modelled_speculation_flags()) {
     // Those that ask for another one have what that one needs.
     (flag.only_with.empty() ? of_load : of_speculation).push_back(std::move(flag));
   }
   std::vector<cli::Circumstance> a_load;
   for (const cli::Flag& flag : flags) a_load.push_back({.flag = flag.name});
+  for (const char* target : {"--audio-hours", "--live-streams"}) a_load.push_back({target});
   only_with(of_load, a_load);
   for (cli::Flag& flag : of_load) flags.push_back(std::move(flag));
+  for (cli::Flag& flag : of_sound) flags.push_back(std::move(flag));
   for (cli::Flag& flag : of_speculation) flags.push_back(std::move(flag));
   not_with(flags, {{"--memory"}});
   return flags;
@@ -364,12 +407,19 @@ std::vector<cli::Flag> flags_of_this_machine() {
                    .kind = cli::Flag::Kind::kSize,
                    .least = 1,
                    .only_with = {{"--device", {"cuda"}}}});
+  for (cli::Flag& flag : parallel_flags()) {
+    if (flag.name != "--tensor-parallel-size") continue;
+    flag.help = "ranks that serve would share the model out among: says what each holds";
+    flag.not_with.push_back({"--device", {"cuda"}});
+    flags.push_back(std::move(flag));
+  }
   flags.push_back(load_mode_flag());
   flags.push_back(speculation_flag());
   for (cli::Flag& flag : flags) {
     const bool of_both = std::any_of(std::begin(kOfAnyHardware), std::end(kOfAnyHardware),
                                      [&](std::string_view name) { return flag.name == name; });
-    if (!of_both) flag.not_with = named_hardware();
+    if (of_both) continue;
+    for (const cli::Circumstance& one : named_hardware()) flag.not_with.push_back(one);
   }
   return flags;
 }

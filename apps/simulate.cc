@@ -12,12 +12,14 @@
 #include "apps/input.h"
 #include "apps/published_table.h"
 #include "apps/simulate_fluid.h"
+#include "apps/simulate_speech.h"
 #include "apps/simulated_adapters.h"
 #include "apps/simulated_network.h"
 #include "apps/simulated_play.h"
 #include "apps/simulated_start.h"
 #include "apps/simulated_travel.h"
 #include "apps/speculation_flags.h"
+#include "apps/speech_plan.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -525,7 +527,13 @@ Result<void> run_simulate(const cli::Arguments& arguments) {
   if (arguments.has("--list")) return list_scenarios();
   const std::string& model = arguments.text("MODEL");
   if (!arguments.has("--scenario")) {
-    if (!model.empty()) return run_once(arguments, model, nullptr);
+    if (const auto folder = speech_model_folder(model)) {
+      return simulate_speech_model(arguments, model, *folder);
+    }
+    if (!model.empty()) {
+      TRY(refuse_speech_flags(arguments, model));
+      return run_once(arguments, model, nullptr);
+    }
     return Error{ErrorCode::kInvalidArgument, "MODEL or --scenario says what is simulated",
                  "MODEL"};
   }
@@ -749,7 +757,8 @@ cli::Verb simulate_verb() {
   for (std::vector<cli::Flag> some :
        {hardware, workload_flags(), memory, batch, queue_flags(), modelled_speculation_flags(),
         autoscale_flags(), gateway_flags(), simulated_adapter_flags(), simulated_travel_flags(),
-        simulated_start_flags(), simulated_network_flags(), scenario_flags(), fluid_flags()}) {
+        simulated_start_flags(), simulated_network_flags(), simulated_speech_flags(),
+        scenario_flags(), fluid_flags()}) {
     for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
   }
   for (cli::Flag& flag : verb.flags) {

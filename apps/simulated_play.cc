@@ -38,18 +38,22 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
                                     .sequences_max = memory.sequences_max,
                                     .batch_tokens_max = memory.batch_tokens_max,
                                     .vocab_size = kVocab};
-  // Its vector counts as a token, and takes none of an encoder's context.
-  const int beside_text = memory.shape.is_encoder() ? 1 : 0;
+  if (memory.shape.is_encoder()) {
+    capacity.whole_prompts = true;
+    capacity.pooled_sequences_max = cost_model::encoder_sequences_max(memory.batch_tokens_max);
+    capacity.embedding_size = 1;  // what is in a vector is of no interest
+  }
   if (!has_hardware(arguments)) {
     node::LoadedModel::Options options;
     TRY(read_memory_flags(arguments, options.executor));
     TRY(read_batch_flags(arguments, options));
+    options.executor.batch_tokens_max = memory.batch_tokens_max;
     TRY_ASSIGN(const cost_model::MemoryRequest request,
                executor::LocalExecutor::memory_request(options.executor));
     TRY_ASSIGN(const cost_model::Footprint footprint, estimate_footprint(model, request));
     capacity.block_tokens = footprint.kv.block_tokens;
     capacity.groups = footprint.kv_capacity();
-    capacity.context_tokens_max = footprint.context_tokens_max + beside_text;
+    capacity.context_tokens_max = footprint.context_tokens_max;
     return capacity;
   }
   TRY_ASSIGN(const planner::MemoryPlan plan, planner::plan_memory(memory));
@@ -64,7 +68,9 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
       arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : INT32_MAX;
   capacity.context_tokens_max =
       static_cast<int>(std::min(asked, std::max<int64_t>(plan.longest_context(memory), 1)));
-  capacity.context_tokens_max += beside_text;
+  // A text is computed whole, so the step is its bound.
+  if (!capacity.whole_prompts) return capacity;
+  capacity.context_tokens_max = std::min(capacity.context_tokens_max, capacity.batch_tokens_max);
   return capacity;
 }
 
@@ -144,7 +150,9 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   TRY(read_batch_flags(arguments, engine));
   TRY(read_queue_flags(arguments, engine));
   options.replica.policy = engine.engine.policy;
-  options.replica.prefix_cache = engine.engine.prefix_cache;
+  // An encoder keeps nothing that could be found again.
+  options.replica.prefix_cache =
+      engine.engine.prefix_cache && !options.replica.capacity.whole_prompts;
   options.replica.steps_in_flight_max = engine.engine.steps_in_flight_max;
   options.replica.overlapped_step_ns_max = engine.engine.overlapped_step_ns_max;
   options.replica.inbox_max = engine.engine.inbox_max;

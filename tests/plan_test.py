@@ -5,6 +5,7 @@ usage: plan_test.py BINARY
 """
 import ctypes
 import json
+import math
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ import unittest.mock
 import urllib.request
 
 from tiers import full
+from whisper_model import write_model
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
@@ -224,6 +226,24 @@ class Plan(unittest.TestCase):
         self.assertEqual([(row["form"], row["over"]) for row in ranks["exchanges"]],
                          [(form, link) for form in ("TP2", "EP2") for link in ("shm", "10 GbE")])
         self.assertNotIn("ranks", json.loads(self.run_plan(*words, "--json").stdout))
+        (memory,) = ranks["rank_memory"]
+        whole = json.loads(self.run_plan(*words, "--json").stdout)["memory"]
+        weights = [whole[name]["value"] for name in ("experts", "attention", "embedding", "head", "norms_and_routers")]
+        self.assertTrue(sum(weights) / 2 < memory["weights"] < 0.7 * sum(weights), (memory, weights))  # embedding and head are whole
+        self.assertEqual(memory["a token of context"], whole["kv_token_bytes"]["value"] / 2)
+        self.assertEqual(memory["left for KV"], memory["allowed"] - memory["together"])
+
+    def test_what_each_rank_holds_is_of_files_here(self):
+        text = self.run_plan(ROOT / "models" / "pelton-box", "--tensor-parallel-size", 2, "--kv-cache-memory", "16MiB").stdout
+        self.assertRegex(text, r"rank 0 +weights \d.*\n  rank 1 +weights \d")
+        for words, said in ((("gpt-oss-20b",), "is counted in a model's files"),
+                            ((ROOT / "models" / "pelton-box", "--weights", "int8"), "not packed yet"),
+                            (("gpt-oss-20b", "--gpu", "l4"), "has no effect with --gpu")):
+            done = self.run_plan(*words, "--tensor-parallel-size", 2)
+            self.assertIn(said, done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+        self.assertIn("processors share a model out as ranks, which --devices",
+                      self.run_plan("gpt-oss-20b", "--gpu", "cpu-zen4-2", "--devices", 2, "--layout", "ep2").stderr)
 
     def test_A5_an_instance_has_its_own_fit(self):
         plan = self.run_plan("gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50).stdout
@@ -376,6 +396,128 @@ class Plan(unittest.TestCase):
         self.assertIn("tp8", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--layout", "x8", code=2))
         self.assertIn("is no unit", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--slo", "itl=5h", code=2))
         self.assertIn("MODEL", pelton("plan", code=2))
+
+
+class Speech(unittest.TestCase):
+    """Of models that turn sound into text."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pelton_plan_speech_")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = write_model(pathlib.Path(cls.folder.name, "whisper"))
+
+    def plan(self, *words):
+        return json.loads(pelton("plan", self.model, "--json", *words))
+
+    @staticmethod
+    def value(plan, section, name):
+        return plan[section][name]["value"]
+
+    def test_files_live_sound_and_replicas(self):
+        plan = self.plan("--gpu", "cpu-zen4-2", "--audio-seconds", 90, "--audio-hours", 1e6, "--live-streams", 1e5, "--headroom", 0, "--price", 2)
+        hours = self.value(plan, "speed", "audio_hours")
+        self.assertAlmostEqual(hours * self.value(plan, "speed", "batch_factor"), 1)
+        self.assertAlmostEqual(self.value(plan, "speed", "real_time_factor") * 90, self.value(plan, "speed", "file_s"))
+        self.assertEqual(self.value(plan, "replicas", "for_files"), math.ceil(1e6 / hours))
+        streams = self.value(plan, "speed", "live_streams")
+        self.assertEqual(self.value(plan, "replicas", "for_live"), math.ceil(1e5 / streams))
+        machines = self.value(plan, "replicas", "machines")
+        self.assertEqual(machines, math.ceil(1e6 / hours) + math.ceil(1e5 / streams))
+        self.assertEqual(self.value(plan, "replicas", "cost_per_hour"), 2 * machines)
+        here = self.plan("--audio-seconds", 90)
+        self.assertEqual(here["modelled"]["speed"]["file_s"], plan["speed"]["file_s"])  # what stands in for this machine
+
+    def test_more_text_takes_longer_and_a_batch_less(self):
+        few, many = (self.value(self.plan("--gpu", "l4", "--audio-tokens-per-second", tokens), "speed", "file_s") for tokens in (2, 6))
+        self.assertGreater(many, 1.5 * few)
+        alone, together = (self.value(self.plan("--gpu", "l4", "--transcription-batch", batch), "speed", "batch_factor") for batch in (1, 8))
+        self.assertLess(together, alone)
+
+    def test_what_cannot_be(self):
+        refusal = pelton("plan", self.model, "--gpu", "l4", "--live-streams", 2, "--live-delay", 0.5, code=5)
+        self.assertIn("No live stream's text comes within 0.5 s", refusal)
+        self.assertIn("--audio-hours has no effect with --memory", pelton("plan", self.model, "--memory", "--audio-hours", 3, code=2))
+        self.assertIn("--audio-hours is of speech models", pelton("plan", "gpt-oss-20b", "--audio-hours", 3, code=2))
+        self.assertIn("without --slo", pelton("plan", self.model, "--gpu", "l4", "--slo", "ttft=1s", code=2))
+        self.assertIn("--calibration is of models whose steps are tokens",
+                      pelton("plan", self.model, "--gpu", "l4", "--audio-hours", 1, "--calibration", "none.json", code=4))
+
+
+class SimulatedSpeech(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pelton_simulate_speech_")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = write_model(pathlib.Path(cls.folder.name, "whisper"))
+
+    def play(self, *words):
+        return json.loads(pelton("simulate", self.model, "--gpu", "cpu-zen4-2", "--json", "-", *words))
+
+    def test_as_many_hours_as_are_planned(self):
+        """Where as many files are there as a batch has, the replica is always busy, and hears what plan says that it does in an hour."""
+        words = ("--audio-seconds", 600, "--audio-tokens-per-second", 3)
+        played = self.play(*words, "--num-prompts", 40, "--max-concurrency", 4)
+        self.assertAlmostEqual(played["utilisation"], 1)
+        self.assertEqual(played["batch_windows_mean"], 4)
+        planned = json.loads(pelton("plan", self.model, "--gpu", "cpu-zen4-2", "--json", *words))["speed"]
+        self.assertAlmostEqual(played["audio_hours_per_hour"] / planned["audio_hours"]["value"], 1, delta=0.02)
+        alone = self.play(*words, "--num-prompts", 3, "--max-concurrency", 1)
+        self.assertAlmostEqual(alone["real_time_factor"]["mean"] / planned["real_time_factor"]["value"], 1)
+        self.assertAlmostEqual(alone["first_text_s"]["p50"] / planned["first_text_s"]["value"], 1)
+
+    def test_more_replicas_wait_less_and_one_seed_is_one_run(self):
+        words = ("--num-prompts", 60, "--request-rate", 300, "--random-range-ratio", 0.5, "--max-num-transcriptions", 4096)
+        one, again, four = self.play(*words), self.play(*words), self.play(*words, "--replicas", 4)
+        self.assertEqual(one, again)
+        self.assertNotEqual(one["text_s"], self.play(*words, "--seed", 5)["text_s"])
+        self.assertLess(four["queue_s"]["mean"], one["queue_s"]["mean"])
+        self.assertEqual((one["files"], one["refused"]), (60, 0))
+        self.assertEqual(self.play("--num-prompts", 70)["refused"], 6)  # 64 may wait
+
+    def test_what_cannot_be(self):
+        text = pelton("simulate", self.model, "--num-prompts", 3)
+        self.assertIn("modelled, not measured", text)
+        self.assertIn("Seconds for a second of sound", text)
+        for words, said in ((("--audio-seconds", 2000), "--max-audio-seconds 1500 are read"), (("--replicas", 0), "--replicas 0"),
+                            (("--router", "cost"), "without --router"), (("--request-rate", -1), "request-rate")):
+            self.assertIn(said, pelton("simulate", self.model, "--num-prompts", 3, *words, code=2))
+        self.assertIn("is of speech models", pelton("simulate", "gpt-oss-20b", "--gpu", "h100", "--audio-seconds", 3, code=2))
+
+
+class Encoders(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pelton_plan_encoder_")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = pathlib.Path(cls.folder.name, "bert.json")
+        cls.model.write_text(json.dumps({
+            "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12,
+            "intermediate_size": 1536, "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
+            "hidden_act": "gelu", "position_embedding_type": "absolute", "torch_dtype": "float16", "pad_token_id": 0}))
+
+    def test_a_step_is_what_serve_would_choose(self):
+        """A sixteenth of the device's memory, to 16384 tokens and no fewer than the longest text; or what the flag says."""
+        big = json.loads(pelton("plan", self.model, "--gpu", "h100", "--json"))
+        self.assertIn("a step of 16384 tokens", big["headline"][1])
+        self.assertTrue(big["memory"]["activations"]["formula"].startswith("16384 tokens"))
+        said = json.loads(pelton("plan", self.model, "--gpu", "h100", "--json", "--max-num-batched-tokens", 2048))
+        self.assertIn("a step of 2048 tokens", said["headline"][1])
+        with tempfile.TemporaryDirectory() as folder:
+            small = pathlib.Path(folder, "small.json")
+            device = json.loads((ROOT / "src/cost_model/data/hardware/cpu-zen4-2.json").read_text())
+            device["figures"]["memory_bytes"] = 16 * 4 * (7 * 384 + 1536) * 700
+            small.write_text(json.dumps(device))
+            self.assertIn("a step of 700 tokens", json.loads(pelton("plan", self.model, "--gpu", small, "--json"))["headline"][1])
+
+    def test_a_simulated_text_is_computed_in_one_step(self):
+        said = pelton("simulate", self.model, "--gpu", "h100", "--input-len", 300, "--max-num-batched-tokens", 512, "--num-prompts", 10)
+        self.assertIn("with 1.0 of 1024 sequences", said)  # cut, there would be 2.5 in each of 6 steps
+        self.assertIn("10 steps (0 failed)", said)
+        short = pelton("simulate", self.model, "--gpu", "h100", "--input-len", 16, "--num-prompts", 1000)
+        self.assertIn("with 1000.0 of 2048 sequences", short)
+        refused = pelton("simulate", self.model, "--gpu", "h100", "--input-len", 300, "--max-num-batched-tokens", 256, "--num-prompts", 3)
+        self.assertIn("are more than the context of 256", refused)
 
 
 class Simulate(unittest.TestCase):

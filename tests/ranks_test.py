@@ -548,12 +548,23 @@ class Weights(unittest.TestCase):
         self.assertEqual(len(caches), 1, caches)
         self.assertGreater(caches.pop(), 15 << 20)
 
+    def planned(self, *words):
+        """What plan says that each rank holds, to the byte."""
+        done = subprocess.run([BINARY, "plan", str(BOX), "--json", *FLAGS[2:], *map(str, words)], capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ranks = json.loads(done.stdout)["ranks"]
+        return [rank["weight_bytes"] for rank in ranks], [rank["cache_bytes"] for rank in ranks]
+
     def test_uneven_parts_add_up(self):
         """Of two key/value heads three ranks have 1, 1 and 0, of twelve tiles of rows four each."""
         caches = []
         for ranks, *more in ((2,), (3,), (3, "--enable-expert-parallel"), (3, "--swap-space", "1MiB")):
             served = Served(self.addCleanup, "--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, *more)
             caches.append(sorted(served.figures("pelton_rank_cache_bytes")))
+            if "--enable-expert-parallel" not in more:
+                self.assertEqual(self.planned("--kv-cache-memory", "16MiB", "--tensor-parallel-size", ranks, *more),
+                                 (served.figures("pelton_rank_weight_bytes"), served.figures("pelton_rank_cache_bytes")))
             served.end()
         self.assertEqual(caches[0][0], caches[0][1])
         self.assertEqual(caches[1], [0, *caches[0]])

@@ -271,9 +271,13 @@ class Transcription(unittest.TestCase):
         self.assertEqual(figures["total_bytes"], figures["weight_bytes"] + figures["workspace_bytes"] + figures["sound_bytes"])
         self.assertEqual(figures["weight_bytes"], json.loads(subprocess.run(
             [BINARY, "inspect", self.model, "--json"], capture_output=True, text=True, timeout=60).stdout)["weight_bytes"])
+        windows = [json.loads(subprocess.run([BINARY, *map(str, plan), "--memory", "--json", "--transcription-batch", str(batch)], capture_output=True,
+                                             text=True, timeout=60).stdout) for batch in (2, 5)]
+        self.assertEqual(windows[1]["workspace_bytes"] - windows[0]["workspace_bytes"], 3 * windows[0]["each_more_bytes"])
+        self.assertNotIn("modelled", windows[0])
         done = subprocess.run([BINARY, "plan", self.model, "--gpu", "h100"], capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 4)
-        self.assertIn("on the processors", done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("on processors alone", done.stdout.splitlines()[0])
         done = subprocess.run([BINARY, "plan", BOX, "--max-audio-seconds", "60"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--max-audio-seconds is of speech models", done.stderr)

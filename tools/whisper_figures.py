@@ -93,9 +93,10 @@ def main():
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--keep", type=pathlib.Path, help="a folder for the model, which stays")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pelton_whisper_") as place:
-        model = pathlib.Path(place) / "model"
+        model = asked.keep or pathlib.Path(place) / "model"
         write_shape(model, asked)
         sound = pathlib.Path(place) / "noise.wav"
 

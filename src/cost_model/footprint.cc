@@ -485,6 +485,12 @@ int encoder_step_tokens(const ModelConfig& config, int64_t memory_bytes) {
   return static_cast<int>(std::max<int64_t>(suggested, config.context_max));
 }
 
+// Steps are filled with texts alone, the next step's while this one's are computed.
+int encoder_sequences_max(int batch_tokens_max) {
+  constexpr int kSequencesMax = 2048;
+  return std::min(2 * batch_tokens_max, kSequencesMax);
+}
+
 int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request) {
   const Workspace space = count_workspace(checkpoint.config(), request, tiles_of(checkpoint));
   const Weights weights = count_weights(checkpoint.expected(), checkpoint.config(), false,

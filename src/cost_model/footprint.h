@@ -143,6 +143,8 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const Memo
 // Tokens in a step of an encoder, where nobody has said: its longest text at least, and more while
 // that is little of the memory.
 int encoder_step_tokens(const families::ModelConfig& config, int64_t memory_bytes);
+// And the most texts that are known at once, a step's and those that come into the next.
+int encoder_sequences_max(int batch_tokens_max);
 
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const families::ModelConfig& config, const MemoryRequest& request);

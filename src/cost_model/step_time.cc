@@ -178,7 +178,11 @@ Result<StepTimeModel> StepTimeModel::make(Options options) {
   }
   const int64_t devices = int64_t{layout.tensor} * layout.expert * layout.pipeline;
   if (devices > 1 && options.hardware.link_bytes_per_second <= 0) {
-    return bad_layout(fmt::format("{} has no link to a second one", options.hardware.title));
+    std::string why = fmt::format("{} has no link to a second one", options.hardware.title);
+    if (options.hardware.is_processor()) {
+      why += "; processors share a model out as ranks, which --devices with no --layout forecasts";
+    }
+    return bad_layout(why);
   }
   if (devices > options.hardware.link_domain) {
     return bad_layout(fmt::format("{} devices are more than the {} that {} joins", devices,

@@ -30,12 +30,9 @@ namespace {
 // As many short texts as may share a step; a slot of theirs costs next to nothing.
 constexpr int kPooledSequencesMax = 128;
 
-// An encoder's steps are filled with texts alone, the next step's while this one's are computed.
-constexpr int kEncodedSequencesMax = 2048;
-
 int pooled_sequences_max(const LocalExecutor::Options& options,
                          const families::ModelConfig& config) {
-  if (config.is_encoder()) return std::min(2 * options.batch_tokens_max, kEncodedSequencesMax);
+  if (config.is_encoder()) return cost_model::encoder_sequences_max(options.batch_tokens_max);
   return std::min(options.batch_tokens_max, kPooledSequencesMax);
 }
 

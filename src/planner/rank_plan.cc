@@ -135,6 +135,33 @@ Table exchange_table(const CapacityOptions& options) {
   return table;
 }
 
+// What the rank with the most takes, by their number: rank_memory.
+Table memory_table(const CapacityOptions& options) {
+  Table table{.key = "rank_memory",
+              .columns = {"ranks", "weights", "working memory", "together", "allowed",
+                          "left for KV", "a token of context"},
+              .rows = {}};
+  constexpr std::array<std::string_view, 6> kWeights = {
+      "experts", "feed-forward", "attention", "embedding", "head", "norms and routers"};
+  for (const int ranks : ranks_of(options)) {
+    const Result<MemoryPlan> memory = rank_memory(options.memory, ranks);
+    if (!memory.ok()) continue;
+    double weights = 0;
+    for (const MemoryLine& line : memory->lines) {
+      if (std::ranges::find(kWeights, line.name) != kWeights.end()) weights += line.bytes;
+    }
+    const auto bytes = [](double value) { return Cell{.value = value, .unit = Unit::kBytes}; };
+    table.rows.push_back({{.value = static_cast<double>(ranks)},
+                          bytes(weights),
+                          bytes(memory->taken_bytes - weights),
+                          bytes(memory->taken_bytes),
+                          bytes(memory->allowed_bytes),
+                          bytes(memory->kv_bytes),
+                          bytes(memory->kv_token_bytes)});
+  }
+  return table;
+}
+
 // Of the largest number of ranks over the first link: 1, 2, 4 ... answers at once.
 Table curve_table(const CapacityOptions& options, const RankPair& pair, const RankLink& link,
                   int rows_max) {
@@ -269,6 +296,7 @@ Result<Section> rank_section(const FleetPlanOptions& options) {
                       "Ranks that share out rows, as serve --tensor-parallel-size (TP) and "
                       "with --enable-expert-parallel (EP): a forecast"};
   add_byte_figures(capacity, section.figures);
+  section.tables.push_back(memory_table(capacity));
   section.tables.push_back(exchange_table(capacity));
   if (options.with_load && capacity.memory.shape.has_experts()) add_crossovers(capacity, section);
   section.notes.push_back(

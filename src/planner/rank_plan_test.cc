@@ -126,9 +126,25 @@ TEST(RankPlan, OnlyWhereThereAreRanks) {
   dense.with_load = true;
   const Section section = *rank_section(dense);
   for (const Figure& figure : section.figures) EXPECT_NE(figure.key, "ep_token_bytes");
-  ASSERT_EQ(section.tables.size(), 1U);
-  EXPECT_EQ(section.tables[0].rows.at(0).at(0).text, "TP2");
-  EXPECT_DOUBLE_EQ(section.tables[0].rows.at(0).at(2).value, 32 * 4 * (3 * 4096 + 14'336) / 2.0);
+  ASSERT_EQ(section.tables.size(), 2U);  // no crossovers of forms
+  EXPECT_EQ(section.tables[1].rows.at(0).at(0).text, "TP2");
+  EXPECT_DOUBLE_EQ(section.tables[1].rows.at(0).at(2).value, 32 * 4 * (3 * 4096 + 14'336) / 2.0);
+}
+
+TEST(RankPlan, WhatTheRankWithTheMostTakesIsSaid) {
+  FleetPlanOptions options;
+  options.capacity = capacity_of("cpu-zen4-2", "gpt-oss-20b", 4);
+  const Section section = *rank_section(options);
+  const Table& table = section.tables.at(0);
+  EXPECT_EQ(table.key, "rank_memory");
+  ASSERT_EQ(table.rows.size(), 2U);  // of 2 and of 4
+  for (const std::vector<Cell>& row : table.rows) {
+    const MemoryPlan memory =
+        *rank_memory(options.capacity.memory, static_cast<int>(row.at(0).value));
+    EXPECT_DOUBLE_EQ(row.at(1).value + row.at(2).value, memory.taken_bytes);
+    EXPECT_DOUBLE_EQ(row.at(5).value, memory.kv_bytes);
+  }
+  EXPECT_LT(table.rows[1].at(1).value, table.rows[0].at(1).value);
 }
 
 }  // namespace

@@ -549,7 +549,8 @@ void Fleet::take_whole(int64_t number, const Replica::Update& update) {
       result_.travel.gap_s += static_cast<double>(seen_ns - request.cut_ns) * 1e-9;
       request.cut_ns = -1;
     }
-    if (options_.replica.checks) check_token(index, *update.token);
+    const bool generates = options_.replica.capacity.generates();  // a vector's is any token
+    if (options_.replica.checks && generates) check_token(index, *update.token);
     ++record.output_tokens;
     const auto& turns = workload_.conversations[request.conversation].turns;
     if (request.turn + 1 < turns.size() || options_.answers_go_on || splits()) {

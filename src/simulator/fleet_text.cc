@@ -168,7 +168,8 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
   const double replicas = replicas_of(options, result);
   const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
   const double rows = static_cast<double>(all.rows) / steps;
-  const int slots = options.replica.capacity.sequences_max;
+  const engine::ExecutorCapacity& capacity = options.replica.capacity;
+  const int slots = capacity.whole_prompts ? capacity.pooled_sequences_max : capacity.sequences_max;
   return fmt::format(
       "\n{} replica{}: load {}\n"
       "{}, with {:.1f} of {} sequences ({:.0f} %); {} steps "

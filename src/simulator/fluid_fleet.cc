@@ -143,7 +143,9 @@ void FluidFleet::send(int64_t request, double at_s) {
   const cost_model::RequestOverhead& overhead = options_.overhead;
   const auto tokens = static_cast<double>(asked.prompt.size());
   const int output = turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
-  if (tokens + output > options_.replica.capacity.context_tokens_max) return refuse(request, at_s);
+  // An encoder's vector takes none of its context.
+  const int beside = options_.replica.capacity.whole_prompts ? 0 : output;
+  if (tokens + beside > options_.replica.capacity.context_tokens_max) return refuse(request, at_s);
   const double way_s = overhead.in_s + overhead.in_token_s * tokens;
   const double read_s = std::max(at_s, listeners_free_s_);
   listeners_free_s_ = read_s + way_s / replicas_max(options_);

@@ -114,6 +114,8 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
                [vocab = options.capacity.vocab_size](const engine::ModelledExecutor::Seen& seen) {
                  return token_at(seen.sampling.seed, seen.tokens.size(), vocab);
                },
+           .embed = [](std::span<const TokenId>, request::Pooling,
+                       std::span<float> embedding) { std::ranges::fill(embedding, 0.0F); },
            .timing = std::nullopt,
            .fail_step = [this](const engine::StepPlan&) -> std::optional<Error> {
              if (!std::exchange(fails_next_, false)) return std::nullopt;
@@ -171,6 +173,7 @@ std::vector<kv::Event> Replica::take_kv_events() {
 }
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
+  if (options_.capacity.whole_prompts) asked.pooling = request::Pooling::kMean;
   TRY(engine::check_request(asked, options_.capacity));
   const int64_t adapter = asked.adapter.identity;
   if (adapter == 0) return enter(now_ns, {request, std::move(asked)});
@@ -344,6 +347,8 @@ void Replica::emit(int64_t now_ns, std::vector<Update>& updates) {
     if (event.end == nullptr) continue;
     one.ended = true;
     one.failed = event.end->reason == engine::FinishReason::kError;
+    // A vector counts as a token.
+    if (event.end->reason == engine::FinishReason::kEmbedded) one.token = 0;
     one.cached_tokens = event.end->cached_tokens;
     core_.forget(event.id);
     end_use(now_ns, one.request);

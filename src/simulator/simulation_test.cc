@@ -80,6 +80,40 @@ TEST(Simulation, OneRequestTakesWhatItsStepsTake) {
   EXPECT_EQ(result.replicas[0].steps, 5);
 }
 
+// An encoder's texts are never cut: of 100 and 300 tokens in steps of 512, each step has whole
+// ones.
+TEST(Simulation, AnEncodersTextIsComputedInOneStep) {
+  SimulationOptions options = small_fleet(1);
+  engine::ExecutorCapacity& capacity = options.replica.capacity;
+  capacity.batch_tokens_max = 512;
+  capacity.whole_prompts = true;
+  capacity.pooled_sequences_max = 64;
+  capacity.embedding_size = 1;
+  capacity.context_tokens_max = 512;
+  options.replica.prefix_cache = false;
+  options.replica.steps_in_flight_max = 1;
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":300,"output_tokens":1,"count":10,"rate":"inf"})"));
+  EXPECT_EQ(result.unfinished, 0);
+  for (const report::RequestRecord& record : result.records) {
+    EXPECT_TRUE(record.ok);
+    EXPECT_EQ(record.output_tokens, 1);
+  }
+  // Cut, ten of 300 tokens would be six steps of 512.
+  EXPECT_EQ(result.replicas[0].steps, 10);
+  EXPECT_EQ(result.replicas[0].rows, 10);
+  // Short ones share a step, more of them than there are slots for sequences that sample: 25 of 20.
+  const SimulationResult shorter =
+      run(options, requests(R"({"input_tokens":20,"output_tokens":1,"count":50,"rate":"inf"})"));
+  EXPECT_EQ(shorter.replicas[0].steps, 2);
+  // One that no step holds is refused, not cut.
+  capacity.context_tokens_max = 256;
+  EXPECT_FALSE(
+      run(options, requests(R"({"input_tokens":300,"output_tokens":1,"count":1,"rate":"inf"})"))
+          .records[0]
+          .ok);
+}
+
 // Four guesses a row, all right: 20 tokens behind the first in four steps of five rows.
 TEST(Simulation, SpeculationTakesAnAcceptance) {
   SimulationOptions options = small_fleet(1);
