@@ -19,6 +19,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+import torch_state
+
 BINARY = None
 WORDS = "a the wheel turns tyre what sky is blue grass green cat sat on mat one two three four five".split()
 HIDDEN, INNER, LAYERS, HEADS, POSITIONS = 32, 64, 2, 4, 32
@@ -125,6 +127,16 @@ def softmax(logits):
     return [x / sum(powers) for x in powers]
 
 
+def write_sparse_head(folder, seed, width=HIDDEN):
+    """bge-m3's sparse_linear.pt: weights and bias of half precision, as they are returned."""
+    draw = random.Random(seed)
+    weight, bias = (array.array("f", values) for values in ([draw.gauss(0, 0.5) for _ in range(width)], [0.25]))
+    in_halves = [struct.pack(f"<{len(values)}e", *values) for values in (weight, bias)]
+    torch_state.write_state(folder / "sparse_linear.pt", {"weight": ("F16", [1, width], in_halves[0]),
+                                                          "bias": ("F16", [1], in_halves[1])})
+    return [struct.unpack(f"<{len(half) // 2}e", half) for half in in_halves]
+
+
 class Routes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -132,6 +144,7 @@ class Routes(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.root = pathlib.Path(folder.name)
         write_bert(cls.root / "vectors", "BertModel", None, 1)
+        cls.sparse_weight, (cls.sparse_bias,) = write_sparse_head(cls.root / "vectors", 4)
         write_bert(cls.root / "ranker", "BertForSequenceClassification", ["LABEL_0"], 2)
         write_bert(cls.root / "labels", "BertForSequenceClassification", ["calm", "angry", "<b>odd</b>"], 3)
         cls.log = open(cls.root / "log", "w+", encoding="utf-8")
@@ -469,6 +482,91 @@ class Routes(unittest.TestCase):
         # None of them has keys and values.
         of_kv = [name for name in after if name.startswith(("pelton_kv_", "vllm:cache_config_info", "vllm:prefix_cache"))]
         self.assertEqual([name for name in of_kv if "block_copies" not in name], [])
+
+    def sparse_of(self, words):
+        """By the states of /embed_all, the ids of the vocabulary, and arithmetic of its own."""
+        states = self.answer("/embed_all", {"inputs": " ".join(words)})[0]
+        self.assertEqual(len(states), len(words) + 2)
+        expected = {}
+        for word, state in zip(words, states[1:]):
+            weight = sum(a * b for a, b in zip(self.sparse_weight, state)) + self.sparse_bias
+            if weight > 0 and word in WORDS:
+                token = 5 + WORDS.index(word)
+                expected[token] = max(expected.get(token, 0), weight)
+        return expected
+
+    def test_lexical_weights_are_each_tokens_heaviest(self):
+        texts = [words.split() for words in (
+            "a wheel turns the wheel what a wheel", "cat", "the sky is blue zebra grass is green", " ".join(WORDS))]
+        answers = self.answer("/embed_sparse", {"inputs": [" ".join(words) for words in texts]})
+        self.assertEqual(len(answers), len(texts))
+        kept = 0
+        for words, got in zip(texts, answers):
+            expected = self.sparse_of(words)
+            self.assertEqual([one["index"] for one in got], sorted(expected))
+            self.near([one["value"] for one in got], [expected[token] for token in sorted(expected)], 1e-5)
+            kept += len(got)
+        distinct = sum(len(set(words)) for words in texts)
+        self.assertTrue(0 < kept < distinct, "some weights are nothing, and left out")
+        # One text alone, as text or as ids, gives the same numbers.
+        self.assertEqual(self.answer("/embed_sparse", {"inputs": " ".join(texts[0])}), answers[:1])
+        ids = [2, *(5 + WORDS.index(word) for word in texts[0]), 3]
+        self.assertEqual(self.answer("/embed_sparse", {"inputs": [ids]}), answers[:1])
+        # Cut, it is a shorter text.
+        head = ["one", "two"] * 20
+        self.refused("/embed_sparse", {"inputs": " ".join(head)}, "inputs", str(POSITIONS))
+        self.assertEqual(self.answer("/embed_sparse", {"inputs": " ".join(head), "truncate": True}),
+                         self.answer("/embed_sparse", {"inputs": " ".join(head[:POSITIONS - 2])}))
+
+    def test_lexical_weights_that_nobody_makes_are_refused(self):
+        self.refused("/embed_sparse", {"inputs": "cat"}, "sparse head", "model", model="ranker")
+        for route in ("/embed_sparse", "/embed_all"):
+            for field, value in (("dimensions", 4), ("normalize", True), ("inputs", None), ("inputs", {"a": 1}),
+                                 ("truncate", "yes"), ("prompt_name", 7)):
+                self.refused(route, {"inputs": "cat", field: value}, field)
+            self.answer(route, {"inputs": "cat", "normalize": False, "dimensions": None})
+        broken = self.root / "broken"
+        write_bert(broken, "BertModel", None, 5)
+        write_sparse_head(broken, 6, HIDDEN + 1)
+        run = subprocess.run([BINARY, "serve", str(broken), "--port", "0", "--threads", "1"], capture_output=True,
+                             text=True, timeout=60, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        for word in ("sparse_linear.pt", "weight", str(HIDDEN), str(HIDDEN + 1)):
+            self.assertIn(word, run.stderr)
+
+    def test_heads_say_logits_where_no_activation_is_asked_for(self):
+        def probs(**more):
+            return self.answer("/classify", {"input": ["the sky is blue"], **more}, "labels")["data"][0]["probs"]
+        logits = probs(activation=False)
+        self.near(softmax(logits), probs())
+        self.assertNotAlmostEqual(sum(logits), 1, 3)
+        for name in ("activation", "use_activation", "softmax"):
+            self.assertEqual(probs(**{name: False}), logits)
+            self.assertEqual(probs(**{name: True}), probs())
+            body = {"query": "what", "documents": ["cat", "the grass"]}
+            raw = self.answer("/v1/rerank", {**body, "raw_scores": True}, "ranker")["results"]
+            self.assertEqual(self.answer("/v1/rerank", {**body, name: False}, "ranker")["results"], raw)
+            scored = self.answer("/score", {"text_1": "what", "text_2": "cat", name: False}, "ranker")["data"][0]["score"]
+            self.assertEqual(scored, next(one["relevance_score"] for one in raw if one["index"] == 0))
+            self.refused("/v1/rerank", {**body, name: False, "raw_scores": False}, name, model="ranker")
+            # Nothing else has one to leave out.
+            self.refused("/v1/embeddings", {"input": "cat", name: False}, name)
+            self.answer("/v1/embeddings", {"input": "cat", name: True})
+
+    def test_what_a_route_would_pass_over_is_refused(self):
+        bodies = (("/embed", {"inputs": "cat"}, "vectors"), ("/embed_all", {"inputs": "cat"}, "vectors"),
+                  ("/v2/embed", {"texts": ["cat"], "input_type": "query"}, "vectors"),
+                  ("/v1/rerank", {"query": "what", "documents": ["cat"]}, "ranker"),
+                  ("/rerank", {"query": "what", "texts": ["cat"]}, "ranker"),
+                  ("/score", {"text_1": "what", "text_2": "cat"}, "ranker"),
+                  ("/classify", {"input": "cat"}, "labels"), ("/predict", {"inputs": "cat"}, "labels"))
+        for path, body, model in bodies:
+            self.refused(path, {**body, "add_special_tokens": False}, "add_special_tokens", model=model)
+            self.answer(path, {**body, "add_special_tokens": True}, model)
+        for path in ("/v1/rerank", "/score"):
+            body = next(body for known, body, _ in bodies if known == path)
+            self.refused(path, {**body, "pooling": "mean"}, "pooling", model="ranker")
+            self.answer(path, {**body, "pooling": "mean"}, "vectors")
 
     def test_what_is_too_long_or_unknown_is_refused_by_name(self):
         long = " ".join(["one"] * 60)

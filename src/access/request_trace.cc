@@ -93,6 +93,7 @@ std::string_view operation_of(std::string_view handler) {
       {"/classify", "embeddings"},
       {"/embed", "embeddings"},
       {"/embed_all", "embeddings"},
+      {"/embed_sparse", "embeddings"},
       {"/similarity", "embeddings"},
       {"/predict", "embeddings"},
       {"/pelton.v1.Inference/Embed", "embeddings"},

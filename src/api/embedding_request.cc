@@ -55,10 +55,11 @@ void read_prompt_choice(const Fields& body, EmbeddingFields& fields) {
   }
 }
 
-// Of models that score.
+// Of models that score; instructions are Qwen3-Reranker's.
 template <typename Request>
 void read_scoring(const Fields& body, Request& request) {
-  request.raw_scores = body.boolean("raw_scores").value_or(false);
+  request.raw_scores = read_raw_scores(body);
+  refuse_bare_tokens(body);
   if (const std::string* text = body.text("instruction", kTextBytesMax)) {
     request.instruction = *text;
   }
@@ -146,6 +147,27 @@ std::vector<std::string> read_texts(const Fields& body, std::string_view key) {
 
 }  // namespace
 
+bool read_raw_scores(const Fields& body) {
+  std::optional<bool> raw = body.boolean("raw_scores");
+  for (const std::string_view name : {"activation", "use_activation", "softmax"}) {
+    const std::optional<bool> activates = body.boolean(name);
+    if (!activates) continue;
+    if (raw && *raw == *activates) {
+      body.refuse(name,
+                  fmt::format("'{}' says otherwise than the field beside it: logits are asked "
+                              "for by 'raw_scores': true or '{}': false",
+                              name, name));
+    }
+    raw = !*activates;
+  }
+  return raw.value_or(false);
+}
+
+void refuse_bare_tokens(const Fields& body) {
+  if (body.boolean("add_special_tokens").value_or(true)) return;
+  body.refuse_unsupported("add_special_tokens", "texts without the model's own tokens");
+}
+
 Result<EmbeddingRequest> read_embedding_request(const Json& json, const RequestLimits& limits) {
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
@@ -184,6 +206,7 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
   }
   if (fields.find("texts") != nullptr) fields.array("texts", kEmbeddingInputsMax);
   request.texts = read_texts(fields, "texts");
+  refuse_bare_tokens(fields);
   read_prompt_choice(fields, request.fields);
   read_embedding_types(fields, request);
   read_truncate(fields, request);

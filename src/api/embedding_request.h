@@ -9,6 +9,7 @@
 
 #include "api/chat_message.h"
 #include "api/completion_request.h"
+#include "api/fields.h"
 #include "api/generation_fields.h"
 #include "base/result.h"
 
@@ -89,5 +90,11 @@ Result<EmbeddingRequest> read_embedding_request(const Json& json, const RequestL
 Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits);
 Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits);
 Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits);
+
+// For bodies of other protocols that ask the same. Whether a head's scores are wanted as logits:
+// "raw_scores", or vLLM's "activation" (in older clients "use_activation", "softmax") if false.
+bool read_raw_scores(const Fields& body);
+// Refuses texts without the tokens that the model puts around them.
+void refuse_bare_tokens(const Fields& body);
 
 }  // namespace pelton::api

@@ -14,7 +14,7 @@ using enum DocumentedField::Effect;
 // allowed values
 constexpr DocumentedField kFields[] = {
     {"access_programs", kNone, "", "object", "openai", R"({"a":{}})"},
-    {"activation", kChanges, "", "boolean", "vllm", "true"},
+    {"activation", kChanges, "true", "boolean", "vllm", "false"},
     {"adapter_id", kChanges, "", "string", "tgi", R"("a")"},
     // Of adaptive_target.
     {"adaptive_decay", kNone, "", "number", "llama.cpp", "0.9", "0..1"},
@@ -269,7 +269,7 @@ constexpr DocumentedField kFields[] = {
     // A context that is full ends the answer.
     {"shift", kNone, "", "boolean", "ollama", "true"},
     {"skip_special_tokens", kChanges, "true", "boolean", "vllm sglang", "false"},
-    {"softmax", kChanges, "", "boolean", "vllm", "true"},
+    {"softmax", kChanges, "true", "boolean", "vllm", "false"},
     // The vocabulary puts none.
     {"spaces_between_special_tokens", kNone, "", "boolean", "vllm sglang", "true"},
     {"speculative.n_max", kNone, "", "integer", "llama.cpp", "4", "0.."},
@@ -335,7 +335,7 @@ constexpr DocumentedField kFields[] = {
     {"truncation_side", kChanges, "left", "string", "vllm", R"("right")"},
     {"typ_p", kText, "1", "number", "llama.cpp", "0.5"},
     {"typical_p", kText, "1", "number", "llama.cpp tgi ollama", "0.5"},
-    {"use_activation", kChanges, "", "boolean", "vllm", "true"},
+    {"use_activation", kChanges, "true", "boolean", "vllm", "false"},
     {"use_audio_in_video", kNone, "", "boolean", "sglang", "true"},
     {"use_beam_search", kChanges, "", "boolean", "vllm", "true"},
     {"use_mlock", kNone, "", "boolean", "ollama", "true"},

@@ -21,6 +21,7 @@ EmbeddingFields read_caller(const Fields& body, const RequestLimits& limits) {
   GenerationFields common;
   read_caller_fields(body, limits, common);
   if (common.stream) body.refuse_unsupported("stream", "streaming vectors");
+  refuse_bare_tokens(body);
   fields.priority = common.priority;
   fields.user = std::move(common.user);
   fields.cache_salt = std::move(common.cache_salt);
@@ -93,10 +94,10 @@ void add_classified(const Fields& body, const Json& item, const std::string& pat
   if (parts.size() == 2) to.back().second = parts[1].as_string();
 }
 
-}  // namespace
+enum class Numbers : uint8_t { kOfTexts, kOfTokens };
 
-Result<TeiEmbedRequest> parse_tei_embed_request(std::string_view body,
-                                                const RequestLimits& limits) {
+Result<TeiEmbedRequest> parse_inputs(std::string_view body, const RequestLimits& limits,
+                                     Numbers numbers) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
@@ -104,13 +105,30 @@ Result<TeiEmbedRequest> parse_tei_embed_request(std::string_view body,
   request.fields = read_caller(fields, limits);
   request.inputs = read_prompts(fields, "inputs", kEmbeddingInputsMax, limits);
   request.truncate = read_truncate(fields);
-  request.normalises = fields.boolean("normalize").value_or(true);
+  const std::optional<bool> normalises = fields.boolean("normalize");
+  request.normalises = normalises.value_or(numbers == Numbers::kOfTexts);
   if (const std::string* name = fields.text("prompt_name", 256)) request.fields.prompt_name = *name;
   const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
+  if (numbers == Numbers::kOfTokens) {
+    if (request.normalises) fields.refuse_unsupported("normalize", "normalising tokens' numbers");
+    if (dimensions) fields.refuse_unsupported("dimensions", "cutting tokens' numbers");
+  }
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
+}
+
+}  // namespace
+
+Result<TeiEmbedRequest> parse_tei_embed_request(std::string_view body,
+                                                const RequestLimits& limits) {
+  return parse_inputs(body, limits, Numbers::kOfTexts);
+}
+
+Result<TeiEmbedRequest> parse_tei_tokens_request(std::string_view body,
+                                                 const RequestLimits& limits) {
+  return parse_inputs(body, limits, Numbers::kOfTokens);
 }
 
 Result<TeiSimilarityRequest> parse_tei_similarity_request(std::string_view body,
@@ -149,7 +167,7 @@ Result<TeiRerankRequest> parse_tei_rerank_request(std::string_view body,
   request.fields = read_caller(fields, limits);
   request.query = read_text(fields, "query");
   request.texts = read_list(fields, "texts");
-  request.raw_scores = fields.boolean("raw_scores").value_or(false);
+  request.raw_scores = read_raw_scores(fields);
   request.return_text = fields.boolean("return_text").value_or(false);
   request.truncate = read_truncate(fields);
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
@@ -176,7 +194,7 @@ Result<ClassifyRequest> parse_predict_request(std::string_view body, const Reque
       add_classified(fields, items->as_array()[i], item_path("inputs", i), request.inputs);
     }
   }
-  request.raw_scores = fields.boolean("raw_scores").value_or(false);
+  request.raw_scores = read_raw_scores(fields);
   request.truncate = read_truncate(fields);
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
@@ -198,6 +216,7 @@ Result<ClassifyRequest> parse_classify_request(std::string_view body, const Requ
       request.inputs.push_back({.first = std::move(text)});
     }
   }
+  request.raw_scores = read_raw_scores(fields);
   check_unread_fields(fields, BodyKind::kVectors, limits.unknown_fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;

@@ -1,6 +1,6 @@
 // The bodies of Hugging Face's text-embeddings-inference (TEI): POST /embed, /embed_all,
-// /similarity, /rerank with "texts", /predict; and vLLM's /classify. As plain values, everything in
-// them checked.
+// /embed_sparse, /similarity, /rerank with "texts", /predict; and vLLM's /classify. As plain
+// values, everything in them checked.
 #pragma once
 
 #include <optional>
@@ -57,8 +57,12 @@ struct ClassifyRequest {
   TeiTruncate truncate = TeiTruncate::kRefused;
 };
 
-// Errors: kInvalidArgument with the field's path.
+// Errors: kInvalidArgument with the field's path, and kUnsupported.
 Result<TeiEmbedRequest> parse_tei_embed_request(std::string_view body, const RequestLimits& limits);
+// The same of /embed_all and /embed_sparse, whose numbers are each token's own: neither cut to some
+// dimensions nor brought to a length.
+Result<TeiEmbedRequest> parse_tei_tokens_request(std::string_view body,
+                                                 const RequestLimits& limits);
 Result<TeiSimilarityRequest> parse_tei_similarity_request(std::string_view body,
                                                           const RequestLimits& limits);
 Result<TeiRerankRequest> parse_tei_rerank_request(std::string_view body,

@@ -10,13 +10,15 @@ namespace {
 
 using base::JsonWriter;
 
+void write_float(JsonWriter& writer, float value) {
+  char text[40];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  writer.raw({text, static_cast<size_t>(end - text)});
+}
+
 void write_vector(JsonWriter& writer, std::span<const float> values) {
   writer.begin_array();
-  char text[40];
-  for (const float value : values) {
-    const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-    writer.raw({text, static_cast<size_t>(end - text)});
-  }
+  for (const float value : values) write_float(writer, value);
   writer.end_array();
 }
 
@@ -49,6 +51,23 @@ std::string tei_states_body(std::span<const std::vector<float>> states, size_t s
     writer.begin_array();
     for (size_t at = 0; at + size <= text.size(); at += size) {
       write_vector(writer, std::span(text).subspan(at, size));
+    }
+    writer.end_array();
+  }
+  writer.end_array();
+  return body;
+}
+
+std::string tei_sparse_body(std::span<const SparseVector> vectors) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_array();
+  for (const SparseVector& vector : vectors) {
+    writer.begin_array();
+    for (const auto& [id, weight] : vector) {
+      writer.begin_object().key("index").integer(id).key("value");
+      write_float(writer, weight);
+      writer.end_object();
     }
     writer.end_array();
   }

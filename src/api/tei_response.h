@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/embedding_response.h"
@@ -16,6 +17,10 @@ namespace pelton::api {
 std::string tei_vectors_body(std::span<const std::vector<float>> vectors);
 // The same of each text's tokens, `size` numbers each: [[[0.1, ...], ...], ...]
 std::string tei_states_body(std::span<const std::vector<float>> states, size_t size);
+// Of each text its tokens' weights by their ids, which ascend:
+// [[{"index": 6, "value": 0.5}, ...], ...]
+using SparseVector = std::vector<std::pair<int64_t, float>>;
+std::string tei_sparse_body(std::span<const SparseVector> vectors);
 // [0.5, ...]
 std::string tei_similarity_body(std::span<const double> scores);
 // [{"index": 0, "score": 0.5, "text": "..."}]

@@ -30,6 +30,7 @@ struct ExecutorCapacity {
   int pooled_sequences_max = 0;
   int embedding_size = 0;
   int label_count = 0;  // of a classification head; 0: there is none
+  bool weighs_tokens = false;  // there is a sparse head: Pooling::kWeights
   // An encoder: it makes embeddings only, and each prompt is computed whole, in one step.
   bool whole_prompts = false;
   int batch_tokens_max = 512;  // tokens in one step

@@ -211,6 +211,7 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     occupant.history = arrival->history;
     if (!holds()) occupant.seen = arrival->history;
     occupant.pooling = arrival->pooling;
+    occupant.label_count = static_cast<int>(arrival->label_tokens.size());
     occupant.guide = arrival->guide;
     if (occupant.guide) {
       for (size_t i = static_cast<size_t>(arrival->prompt_count); i < arrival->history.size();
@@ -234,7 +235,7 @@ void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, St
     result.tokens.emplace_back();
   }
   if (row.embed) {
-    const int size = options_.capacity.embedding_size;
+    const int size = vector_size(occupant);
     reported.embedding = {static_cast<int32_t>(result.floats.size()), size};
     result.floats.resize(result.floats.size() + static_cast<size_t>(size));
   }
@@ -416,19 +417,34 @@ std::span<const TokenId> ModelledExecutor::visible(std::span<const TokenId> toke
       static_cast<size_t>(spec(widest_).first_seen(static_cast<int>(tokens.size()) - 1)));
 }
 
+int ModelledExecutor::vector_size(const Occupant& occupant) const {
+  const int size = options_.capacity.embedding_size;
+  if (occupant.pooling == request::Pooling::kAll) return size * occupant.prompt_count;
+  return occupant.pooling == request::Pooling::kTokens ? occupant.label_count : size;
+}
+
 void ModelledExecutor::embed(const ScheduledRow& row, Occupant& occupant,
                              std::span<float> embedding) {
   CHECK(occupant.pooling.has_value(), "an embedding of what was not announced as one");
   CHECK(occupant.computed == occupant.prompt_count, "an embedding before the prompt's end");
-  CHECK(
-      *occupant.pooling == request::Pooling::kLast || *occupant.pooling == request::Pooling::kMean,
-      "only these are modelled");
-  CHECK(*occupant.pooling != request::Pooling::kMean || occupant.first == 0,
-        "a mean over tokens that were not computed here");
+  using request::Pooling;
+  const Pooling pooling = *occupant.pooling;
+  const bool of_all = pooling == Pooling::kMean || pooling == Pooling::kAll;
+  CHECK(of_all || pooling == Pooling::kLast || pooling == Pooling::kTokens,
+        "only these are modelled: it is no encoder, and has no heads");
+  CHECK(!of_all || occupant.first == 0, "vectors of tokens that were not computed here");
   read_seen(occupant, row.start);
-  // A mean adds up what each token of the prompt has seen.
-  const bool of_all = *occupant.pooling == request::Pooling::kMean;
-  options_.embed(of_all ? occupant.seen : visible(occupant.seen), *occupant.pooling, embedding);
+  if (pooling == Pooling::kAll) {
+    const auto size = static_cast<size_t>(options_.capacity.embedding_size);
+    for (size_t i = 0; i * size < embedding.size(); ++i) {
+      options_.embed(visible(std::span(occupant.seen).first(i + 1)), Pooling::kLast,
+                     embedding.subspan(i * size, size));
+    }
+    return;
+  }
+  // A mean adds up what each token of the prompt has seen. Logits are numbers like others.
+  options_.embed(of_all ? occupant.seen : visible(occupant.seen), of_all ? pooling : Pooling::kLast,
+                 embedding);
 }
 
 void ModelledExecutor::score(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,

@@ -102,6 +102,7 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
     std::vector<TokenId> history;  // as it was submitted, and what was sampled since
     SlotTables tables;
     std::optional<request::Pooling> pooling;
+    int label_count = 0;  // of Pooling::kTokens
     std::optional<grammar::GrammarState> guide;
     int32_t first = 0;  // what was computed before this slot was taken
     int32_t computed = 0;
@@ -163,6 +164,7 @@ class ModelledExecutor final : public Executor, private kv::BlockTransfers {
   static void defer(std::shared_ptr<const Deferral> deferral, StepResult& result);
   void jump(const ScheduledRow& row, Occupant& occupant, StepResult& result);
   void score(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant, StepResult& result);
+  int vector_size(const Occupant& occupant) const;
   void embed(const ScheduledRow& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;

@@ -73,8 +73,7 @@ Result<void> check_resumed(const request::GenerationRequest& request,
 Result<void> check_request(const request::GenerationRequest& request,
                            const ExecutorCapacity& capacity) {
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  // An embedding is no token.
-  const int64_t output = request.pooling ? 0 : request.stop.max_new_tokens;
+  const int64_t output = request.pooling ? 0 : request.stop.max_new_tokens;  // a vector is no token
   if (request.pooling && capacity.embedding_size == 0) {
     return Error{ErrorCode::kUnsupported, "this engine makes no embeddings", "model"};
   }
@@ -90,6 +89,9 @@ Result<void> check_request(const request::GenerationRequest& request,
   }
   if (request.pooling == request::Pooling::kLabels && capacity.label_count == 0) {
     return Error{ErrorCode::kUnsupported, "this model has no labels to score with", "model"};
+  }
+  if (request.pooling == request::Pooling::kWeights && !capacity.weighs_tokens) {
+    return Error{ErrorCode::kUnsupported, "this model has no sparse head", "model"};
   }
   if (prompt == 0) return Error{ErrorCode::kInvalidArgument, "the prompt is empty", "prompt"};
   if (output < 1 && !request.pooling) {

@@ -119,6 +119,8 @@ int Scheduler::vector_size(const Sequence& sequence) const {
       return capacity_.label_count;
     case request::Pooling::kTokens:
       return static_cast<int>(sequence.request.label_tokens.size());
+    case request::Pooling::kWeights:
+      return sequence.prompt_count;
     default:
       return capacity_.embedding_size;
   }

@@ -137,7 +137,9 @@ struct Sequence {
   // the host, computed.
   bool computes_every_token() const {
     return request.pooling == request::Pooling::kMean ||
-           request.pooling == request::Pooling::kFirst || request.pooling == request::Pooling::kAll;
+           request.pooling == request::Pooling::kFirst ||
+           request.pooling == request::Pooling::kAll ||
+           request.pooling == request::Pooling::kWeights;
   }
 
   // What the positions from here on say of the tokens after them is still to be reported: they must

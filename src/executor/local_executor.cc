@@ -339,18 +339,23 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const int64_t bytes = proposer == nullptr ? 0 : proposer->bytes();
     CHECK(bytes == request.draft_bytes, "what guessing keeps is not as planned");
   }
+  std::optional<SparseHead> sparse_head;
+  if (const families::ModelConfig& config = checkpoint.config(); config.is_encoder()) {
+    TRY_ASSIGN(sparse_head, SparseHead::load(checkpoint.folder(), config.hidden_size));
+  }
   kv::PerGroup<kv::GroupCapacity> groups = model->footprint().kv_capacity();
   TRY_ASSIGN(auto disk, open_disk(checkpoint, options, *model, groups));
   TRY_ASSIGN(auto peers, open_peers(checkpoint, options, *model, groups));
-  return std::unique_ptr<LocalExecutor>(
-      new LocalExecutor(options, std::move(threads), std::move(model), std::move(proposer),
-                        checkpoint.config(), groups, std::move(disk), std::move(peers)));
+  return std::unique_ptr<LocalExecutor>(new LocalExecutor(
+      options, std::move(threads), std::move(model), std::move(proposer), checkpoint.config(),
+      std::move(sparse_head), groups, std::move(disk), std::move(peers)));
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                              std::unique_ptr<StepModel> model,
                              std::shared_ptr<speculative::Proposer> proposer,
                              const families::ModelConfig& config,
+                             std::optional<SparseHead> sparse_head,
                              const kv::PerGroup<kv::GroupCapacity>& groups,
                              std::unique_ptr<kv_transfer::BlockStore> disk,
                              std::unique_ptr<kv_transfer::BlockExchange> peers)
@@ -367,6 +372,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 .pooled_sequences_max = pooled_sequences_max(options, config),
                 .embedding_size = config.hidden_size,
                 .label_count = config.label_count,
+                .weighs_tokens = sparse_head.has_value(),
                 .whole_prompts = config.is_encoder(),
                 .batch_tokens_max = options.batch_tokens_max,
                 .context_tokens_max = footprint().context_tokens_max,
@@ -386,7 +392,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
       pooling_({.slot_count = capacity_.slot_count(),
                 .embedding_size = capacity_.embedding_size,
                 .label_count = capacity_.label_count,
-                .labels_of_first = config.is_encoder()}),
+                .labels_of_first = config.is_encoder(),
+                .sparse_head = std::move(sparse_head)}),
       proposer_(std::move(proposer)),
       drafter_(proposer_.get(), {.slot_count = capacity_.slot_count(),
                                  .vocab_size = sampled_vocab_,

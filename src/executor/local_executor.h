@@ -143,7 +143,8 @@ class LocalExecutor final : public engine::Executor {
 
   LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                 std::unique_ptr<StepModel> model, std::shared_ptr<speculative::Proposer> proposer,
-                const families::ModelConfig& config, const kv::PerGroup<kv::GroupCapacity>& groups,
+                const families::ModelConfig& config, std::optional<SparseHead> sparse_head,
+                const kv::PerGroup<kv::GroupCapacity>& groups,
                 std::unique_ptr<kv_transfer::BlockStore> disk,
                 std::unique_ptr<kv_transfer::BlockExchange> peers);
 

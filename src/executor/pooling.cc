@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
 #include "executor/numerical_error.h"
 
 namespace pelton::executor {
@@ -31,7 +32,8 @@ Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, std::span<const
       wanted.rows.push_back(at);
       wanted.sequences.push_back(i);
     };
-    if (kind == request::Pooling::kMean || kind == request::Pooling::kAll) {
+    if (kind == request::Pooling::kMean || kind == request::Pooling::kAll ||
+        kind == request::Pooling::kWeights) {
       for (int at = begin; at < end; ++at) want(at);
     } else if (kind && reads_first(*kind)) {
       if (row.start == 0) want(begin);
@@ -54,6 +56,10 @@ Result<void> Pooling::pool(const engine::StepPlan& plan, std::span<const int> fi
     if (slots[slot].pooling == request::Pooling::kAll) {
       sum.insert(sum.end(), state, state + size);
       return;
+    }
+    if (slots[slot].pooling == request::Pooling::kWeights) {
+      CHECK(options_.sparse_head.has_value(), "the scheduler refuses it");
+      return sum.push_back(options_.sparse_head->weight_of({state, size}));
     }
     if (slots[slot].pooling != request::Pooling::kMean) return sum.assign(state, state + size);
     sum.resize(size, 0.0);

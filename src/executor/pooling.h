@@ -2,12 +2,15 @@
 // by chunk, and what the model's heads make of it. Owned by the executor; its thread.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/step_plan.h"
 #include "executor/slot_table.h"
+#include "executor/sparse_head.h"
 #include "executor/step_model.h"
 
 namespace pelton::executor {
@@ -19,9 +22,10 @@ class Pooling {
     int embedding_size = 0;
     int label_count = 0;
     bool labels_of_first = false;  // by the first token's state; otherwise the last one's
+    std::optional<SparseHead> sparse_head = {};
   };
-  explicit Pooling(const Options& options)
-      : options_(options), sums_(static_cast<size_t>(options.slot_count)) {}
+  explicit Pooling(Options options)
+      : options_(std::move(options)), sums_(static_cast<size_t>(options_.slot_count)) {}
 
   // Of every plan, in order, before pool(): arrivals begin anew.
   void apply(const engine::StepPlan& plan);
@@ -46,7 +50,8 @@ class Pooling {
   Result<void> score(const Slot& slot, StepModel& model, std::vector<float>& state) const;
 
   const Options options_;
-  // By slot. Of a mean: the sum of the states so far, in the order of positions; else the state.
+  // By slot. Of a mean: the sum of the states so far, in the order of positions; of all tokens:
+  // their states or weights so far; else the state.
   std::vector<std::vector<double>> sums_;
 };
 

@@ -70,6 +70,23 @@ TEST_F(PoolingUnit, AMeanIsOverAllChunks) {
   EXPECT_EQ(embedding(1), (std::vector<float>{1, 10}));  // (0 + 1 + 1 + 2) / 4
 }
 
+TEST_F(PoolingUnit, AWeightIsOfEachTokenAlone) {
+  // Of the step's row r: 1.5 + r - 10 r / 4, and never less than nothing.
+  Pooling weighing(
+      {.slot_count = 3, .embedding_size = 2, .sparse_head = SparseHead({1.0f, -0.25f}, 1.5f)});
+  engine::StepPlan plan;
+  add_row(plan, {.slot = 2, .tokens = {7, 7}, .embed = true});
+  begin(plan, request::Pooling::kWeights);
+  add_row(plan, {.slot = 1, .tokens = {5}, .embed = true});
+  begin(plan, request::Pooling::kLast);
+  slots_.apply(plan);
+  weighing.apply(plan);
+  result_.sequences.resize(2);
+  ASSERT_TRUE(weighing.pool(plan, first_rows(plan, {}), slots_, model_, result_).ok());
+  EXPECT_EQ(embedding(0), (std::vector<float>{1.5f, 0}));
+  EXPECT_EQ(embedding(1), (std::vector<float>{2, 20}));
+}
+
 TEST_F(PoolingUnit, AnArrivalForgetsWhatThePromptBeforeItLeft) {
   for (int i = 0; i < 2; ++i) {
     engine::StepPlan plan;

@@ -24,9 +24,11 @@ namespace {
 // Not a guess at what will be needed, but room for links, records and other programs.
 constexpr int64_t kSpareBytes = int64_t{64} << 20;
 
-constexpr const char* kUsualFiles[] = {"*.safetensors", "*.json",        "*.jinja",
-                                       "*.tiktoken",    "*.model",       "*.txt",
-                                       "LICENSE*",      "USAGE_POLICY*", "README.md"};
+constexpr const char* kUsualFiles[] = {
+    "*.safetensors", "*.json",   "*.jinja",       "*.tiktoken", "*.model",
+    "*.txt",         "LICENSE*", "USAGE_POLICY*", "README.md",  "sparse_linear.pt"};
+// The one folder that a model is not whole without: what sentence-transformers says of pooling.
+constexpr const char* kPoolingFile = "[0-9]_Pooling/config.json";
 
 constexpr std::string_view kPublishedWeights = "pytorch_model.bin";
 
@@ -254,6 +256,7 @@ bool wants_file(const std::string& path, const std::vector<std::string>& include
                 const std::vector<std::string>& exclude) {
   if (matches_any(path, exclude)) return false;
   if (!include.empty()) return matches_any(path, include);
+  if (matches(path, kPoolingFile)) return true;
   return path.find('/') == std::string::npos &&
          std::any_of(std::begin(kUsualFiles), std::end(kUsualFiles),
                      [&](const char* glob) { return matches(path, glob); });

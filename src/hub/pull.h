@@ -57,8 +57,8 @@ Result<PullReport> pull(const PullOptions& options, const base::Clock& clock,
                         PullObserver observer);
 
 // Whether a pull with these globs wants that file. No `include`: the weights, configuration,
-// tokenizer and licence that stand at the top, not the second copies in folders. (And
-// pytorch_model.bin, which a pull takes where there are no safetensors.)
+// tokenizer and licence that stand at the top, not the second copies in folders, and 1_Pooling's
+// configuration. (And pytorch_model.bin, which a pull takes where there are no safetensors.)
 bool wants_file(const std::string& path, const std::vector<std::string>& include,
                 const std::vector<std::string>& exclude);
 

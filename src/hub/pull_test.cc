@@ -219,6 +219,22 @@ TEST_F(Pull, PyTorchsFileComesWhereThereIsNoOther) {
   EXPECT_FALSE(std::filesystem::exists(snapshot("metal")));
 }
 
+// Without 1_Pooling an embedding model that names it in modules.json is refused; bge-m3's
+// sparse_linear.pt is what /embed_sparse weighs tokens by.
+TEST_F(Pull, WhatEmbeddingsAreMadeByComesToo) {
+  small_["modules.json"] = "[]";
+  small_["1_Pooling/config.json"] = "{\"pooling_mode_cls_token\": true}";
+  small_["onnx/config.json"] = "{}";
+  large_["sparse_linear.pt"] = random_bytes(3000, 4);
+  large_["colbert_linear.pt"] = random_bytes(3000, 5);
+  ASSERT_TRUE(pull_now().ok());
+  EXPECT_TRUE(std::filesystem::exists(snapshot("modules.json")));
+  EXPECT_EQ(*base::read_file(snapshot("1_Pooling/config.json")), small_["1_Pooling/config.json"]);
+  EXPECT_EQ(*base::read_file(snapshot("sparse_linear.pt")), large_["sparse_linear.pt"]);
+  EXPECT_FALSE(std::filesystem::exists(snapshot("onnx")));
+  EXPECT_FALSE(std::filesystem::exists(snapshot("colbert_linear.pt")));
+}
+
 TEST_F(Pull, IncludeAndExcludeChooseFiles) {
   options_.include = {"original/*", "*.json"};
   options_.exclude = {"config.json"};

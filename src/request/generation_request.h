@@ -117,12 +117,13 @@ struct StopRule {
 
 // What becomes of a prompt's final hidden states where one vector is asked for.
 enum class Pooling : uint8_t {
-  kLast,    // that of the last token
-  kMean,    // the mean over all of them
-  kFirst,   // that of the first token (BERT's [CLS])
-  kAll,     // each token's, one after the other
-  kLabels,  // the logits of the model's labels: its classification head's
-  kTokens,  // the logits of `label_tokens` behind the last token
+  kLast,     // that of the last token
+  kMean,     // the mean over all of them
+  kFirst,    // that of the first token (BERT's [CLS])
+  kAll,      // each token's, one after the other
+  kLabels,   // the logits of the model's labels: its classification head's
+  kTokens,   // the logits of `label_tokens` behind the last token
+  kWeights,  // each token's weight in a lexical search: the sparse head's (bge-m3)
 };
 
 // An answer that began elsewhere: the output that it had. For penalties, stop rules, the thinking

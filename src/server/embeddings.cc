@@ -205,7 +205,7 @@ class Reranking final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return PairScores::refusal(scope.model, "query", request_.instruction);
+    return PairScores::refusal(scope.model, request_.fields, "query", request_.instruction);
   }
 
   // A document that is longer than the context loses its end.
@@ -261,7 +261,8 @@ class Scoring final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return PairScores::refusal(scope.model, request_.first_field, request_.instruction);
+    return PairScores::refusal(scope.model, request_.fields, request_.first_field,
+                               request_.instruction);
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {

@@ -61,6 +61,37 @@ TEST(Embeddings, OneVectorOfLengthOneForEachInput) {
   EXPECT_EQ(embedded(fixture, R"({"input":[[72,105],[72]]})").size(), 2u);
 }
 
+TEST(Embeddings, StatesOfAllTokensEndWithTheTextsOwn) {
+  ServerFixture fixture(kScript, {});
+  const net::HttpResponse states = fixture.post("/embed_all", R"({"inputs":["Hi",[72,105,106]]})");
+  ASSERT_EQ(states.status, 200) << states.body;
+  const net::HttpResponse last =
+      fixture.post("/embed", R"({"inputs":["Hi",[72,105,106]],"normalize":false})");
+  ASSERT_EQ(last.status, 200) << last.body;
+  const Json all = parsed(states.body);
+  const Json own = parsed(last.body);
+  ASSERT_EQ(all.as_array().size(), 2u);
+  EXPECT_EQ(all.as_array()[0].as_array().size(), 2u);
+  EXPECT_EQ(all.as_array()[1].as_array().size(), 3u);
+  for (size_t text = 0; text < 2; ++text) {
+    EXPECT_EQ(all.as_array()[text].as_array().back(), own.as_array()[text]);
+  }
+}
+
+// A decoder's first token sees nothing but itself.
+TEST(Embeddings, ThePoolingOfScoresIsCheckedToo) {
+  ServerFixture fixture(kScript, {});
+  for (const auto& [path, body] : {std::pair{"/v1/rerank", R"({"query":"a","documents":["b"],)"},
+                                   std::pair{"/score", R"({"text_1":"a","text_2":["b"],)"},
+                                   std::pair{"/v1/embeddings", R"({"input":"a",)"}}) {
+    const net::HttpResponse response =
+        fixture.post(path, std::string(body) + R"("pooling":"cls"})");
+    EXPECT_EQ(response.status, 400) << path;
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), "pooling") << response.body;
+    EXPECT_EQ(fixture.post(path, std::string(body) + R"("pooling":"mean"})").status, 200) << path;
+  }
+}
+
 // 42.6: also of a model that makes text, from its first vector on.
 TEST(Embeddings, AreCountedOnTheMetricsPage) {
   ServerFixture fixture(kScript, {});

@@ -68,6 +68,7 @@ void score(Call call, Services& services);
 
 void tei_embed(Call call, Services& services);  // tei.cc, also the next six
 void tei_embed_all(Call call, Services& services);
+void tei_embed_sparse(Call call, Services& services);
 void tei_similarity(Call call, Services& services);
 void rerank_any(Call call, Services& services);
 void predict(Call call, Services& services);

@@ -172,12 +172,25 @@ Result<tokenizer::Tokenizer::PairPrompt> pair_prompt(const TextPair& pair, const
   return *std::move(prompt);
 }
 
-std::optional<api::ApiError> PairScores::refusal(const ServedModel& model, std::string_view field,
+std::optional<api::ApiError> PairScores::refusal(const ServedModel& model,
+                                                 const api::EmbeddingFields& asked,
+                                                 std::string_view field,
                                                  std::string_view instruction) {
   if (const auto error = model.no_text(field, TextUse::kEmbeddedText)) {
     return api::api_error(*error);
   }
   const VectorUse& use = model.vectors;
+  if (use.score_by == ScoreBy::kCosine) {
+    if (auto error = pooling_error(model, asked)) return error;
+  } else if (asked.pooling) {
+    return api::api_error(
+        {ErrorCode::kUnsupported,
+         fmt::format("'pooling' is not supported: '{}' scores by {}, and not by "
+                     "embeddings",
+                     model.id,
+                     use.score_by == ScoreBy::kLabel ? "its classification head" : "its answer"),
+         "pooling"});
+  }
   if (use.score_by == ScoreBy::kLabel && use.labels.size() > 1) {
     return api::api_error(
         {ErrorCode::kUnsupported,

@@ -43,9 +43,11 @@ Result<tokenizer::Tokenizer::PairPrompt> pair_prompt(const TextPair& pair, const
 
 class PairScores {
  public:
-  // Why this model scores nothing, or not by an instruction; nothing if it does. `field`: where
-  // texts stand, for errors.
-  static std::optional<api::ApiError> refusal(const ServedModel& model, std::string_view field,
+  // Why this model scores nothing, or not by the pooling or the instruction that are asked for;
+  // nothing if it does. `field`: where texts stand, for errors.
+  static std::optional<api::ApiError> refusal(const ServedModel& model,
+                                              const api::EmbeddingFields& asked,
+                                              std::string_view field,
                                               std::string_view instruction = {});
 
   // One query beside each document, or as many queries as documents. Errors: what is too long.

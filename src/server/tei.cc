@@ -1,7 +1,8 @@
-// The routes of Hugging Face's text-embeddings-inference: POST /embed, /embed_all, /similarity,
-// /rerank with "texts", /predict, GET /info; and vLLM's /classify.
+// The routes of Hugging Face's text-embeddings-inference: POST /embed, /embed_all,
+// /embed_sparse, /similarity, /rerank with "texts", /predict, GET /info; and vLLM's /classify.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,6 +30,9 @@ using Cut = tokenizer::Tokenizer::Cut;
 // Numbers in an answer of /embed_all: some 40 MB of text.
 constexpr int64_t kStatesMax = 1 << 22;
 
+// In place of a control token.
+constexpr TokenId kNotSearched = -1;
+
 ModelRequest::Fields embedding_fields_of(const api::EmbeddingFields& fields,
                                          std::optional<int> dimensions = {}) {
   return {.model = fields.model,
@@ -55,18 +59,38 @@ void cut(std::vector<TokenId>& tokens, api::TeiTruncate how, const ServedModel& 
   model.tokenizer.cut_prompt(tokens, static_cast<size_t>(text_tokens_max(model)), *side);
 }
 
+// The heaviest of each token's weights that is any, by the tokens' ids.
+api::SparseVector sparse_vector(std::span<const TokenId> tokens, std::span<const float> weights) {
+  std::map<TokenId, float> heaviest;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] == kNotSearched || weights[i] <= 0.0f) continue;
+    float& weight = heaviest[tokens[i]];
+    weight = std::max(weight, weights[i]);
+  }
+  return {heaviest.begin(), heaviest.end()};
+}
+
 class TeiEmbedding final : public ModelRequest {
  public:
-  enum class States { kPooled, kAll };
+  enum class States { kPooled, kAll, kWeights };
   explicit TeiEmbedding(States states) : states_(states) {}
 
   std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
-    return keep(api::parse_tei_embed_request(body, scope.model.request_limits()), request_);
+    const api::RequestLimits limits = scope.model.request_limits();
+    return keep(states_ == States::kPooled ? api::parse_tei_embed_request(body, limits)
+                                           : api::parse_tei_tokens_request(body, limits),
+                request_);
   }
   Fields fields(const ServedModel&) const override {
     return embedding_fields_of(request_.fields, request_.dimensions);
   }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    if (states_ == States::kWeights && !scope.model.engine.capacity().weighs_tokens) {
+      return api::api_error(
+          {ErrorCode::kUnsupported,
+           fmt::format("'{}' has no sparse head (bge-m3's sparse_linear.pt)", scope.model.id),
+           "model"});
+    }
     if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
     const std::optional<Error> error = no_text_inputs(scope.model, request_.inputs, "inputs");
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
@@ -86,13 +110,16 @@ class TeiEmbedding final : public ModelRequest {
     size_ = scope.model.engine.capacity().embedding_size;
     if (states_ == States::kAll) {
       prompts.pool_by({.pooling = request::Pooling::kAll, .label_tokens = {}});
+    } else if (states_ == States::kWeights) {
+      prompts.pool_by({.pooling = request::Pooling::kWeights, .label_tokens = {}});
     }
     if (auto error = keep(
             std::move(prompts).work(id_of("embd-", scope), request_.fields, with, scope), work_)) {
       return error;
     }
+    if (states_ == States::kWeights) keep_tokens(scope.model.tokenizer);
     const int64_t numbers = work_.prompt_tokens * size_;
-    if (states_ == States::kPooled || numbers <= kStatesMax) return std::nullopt;
+    if (states_ != States::kAll || numbers <= kStatesMax) return std::nullopt;
     return api::api_error({ErrorCode::kInvalidArgument,
                            fmt::format("'inputs' have {} tokens of {} numbers each; at most {} "
                                        "numbers are sent in one answer",
@@ -101,6 +128,7 @@ class TeiEmbedding final : public ModelRequest {
   }
 
   void start(Call call, Services& services) override {
+    if (states_ == States::kWeights) return start_weighing(std::move(call), services);
     start_pooling(std::move(call), services, std::move(work_),
                   [states = states_, size = static_cast<size_t>(size_),
                    form = VectorForm{.dimensions = request_.dimensions,
@@ -112,9 +140,32 @@ class TeiEmbedding final : public ModelRequest {
   }
 
  private:
+  // Control tokens stand for nothing that is searched.
+  void keep_tokens(const tokenizer::Tokenizer& tokenizer) {
+    for (const request::GenerationRequest& request : work_.requests) {
+      std::vector<TokenId>& tokens = tokens_.emplace_back(request.prompt);
+      for (TokenId& token : tokens) {
+        if (tokenizer.is_special(token)) token = kNotSearched;
+      }
+    }
+  }
+
+  void start_weighing(Call call, Services& services) {
+    start_pooling(std::move(call), services, std::move(work_),
+                  [tokens = std::move(tokens_)](Embeddings made) {
+                    std::vector<api::SparseVector> sparse;
+                    for (size_t i = 0; i < made.vectors.size(); ++i) {
+                      sparse.push_back(sparse_vector(tokens[i], made.vectors[i]));
+                    }
+                    return api::tei_sparse_body(sparse);
+                  });
+  }
+
   const States states_;
   api::TeiEmbedRequest request_;
   int size_ = 0;
+  std::vector<std::vector<TokenId>>
+      tokens_;  // of kWeights, each text's; kNotSearched: not searched
   PooledWork work_;
 };
 
@@ -168,7 +219,7 @@ class TeiReranking final : public ModelRequest {
   }
   Fields fields(const ServedModel&) const override { return embedding_fields_of(request_.fields); }
   std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
-    return PairScores::refusal(scope.model, "query");
+    return PairScores::refusal(scope.model, request_.fields, "query");
   }
 
   std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
@@ -328,6 +379,11 @@ void tei_embed(Call call, Services& services) {
 void tei_embed_all(Call call, Services& services) {
   run_request(std::move(call), services, std::make_unique<TeiEmbedding>(TeiEmbedding::States::kAll),
               Work::kPooled);
+}
+
+void tei_embed_sparse(Call call, Services& services) {
+  run_request(std::move(call), services,
+              std::make_unique<TeiEmbedding>(TeiEmbedding::States::kWeights), Work::kPooled);
 }
 
 void tei_similarity(Call call, Services& services) {
