@@ -10,9 +10,7 @@
 #include "base/json.h"
 
 namespace pelton::apps {
-namespace {
-
-Error refused(const net::HttpResponse& response) {
+Error config_refused(const net::HttpResponse& response) {
   const Result<Json> json = Json::parse(response.body);
   const Json* error = json.ok() ? json->find("error") : nullptr;
   const std::string words = error == nullptr
@@ -27,8 +25,6 @@ Error refused(const net::HttpResponse& response) {
       return {ErrorCode::kIo, words, {}};
   }
 }
-
-}  // namespace
 
 cli::Flag admin_flag() {
   return {.name = "--admin",
@@ -72,8 +68,8 @@ Result<net::HttpResponse> config_call(const cli::Arguments& arguments, ConfigCal
   return config_call_at(arguments.text("--admin"), key, std::move(asked));
 }
 
-Result<net::HttpResponse> config_call_at(const std::string& url, const std::string& key,
-                                         ConfigCall asked) {
+Result<net::HttpResponse> config_answer_at(const std::string& url, const std::string& key,
+                                           ConfigCall asked) {
   TRY_ASSIGN(net::HttpCall call, net::make_http_call(std::move(asked.method), url + asked.path));
   if (!key.empty()) call.headers.add("Authorization", "Bearer " + key);
   call.whole_time_max = std::chrono::seconds(30);
@@ -81,9 +77,14 @@ Result<net::HttpResponse> config_call_at(const std::string& url, const std::stri
   if (!asked.etag.empty()) call.headers.add("If-Match", asked.etag);
   if (!asked.why.empty()) call.headers.add("X-Pelton-Why", asked.why);
   if (call.method == "PATCH") call.headers.add("Content-Type", "application/merge-patch+json");
-  TRY_ASSIGN(net::HttpResponse response, net::http_fetch(std::move(call)));
+  return net::http_fetch(std::move(call));
+}
+
+Result<net::HttpResponse> config_call_at(const std::string& url, const std::string& key,
+                                         ConfigCall asked) {
+  TRY_ASSIGN(net::HttpResponse response, config_answer_at(url, key, std::move(asked)));
   if (response.status == 200) return response;
-  return refused(response);
+  return config_refused(response);
 }
 
 }  // namespace pelton::apps

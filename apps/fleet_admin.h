@@ -30,7 +30,12 @@ struct ConfigCall {
 // Half a minute at most: a gateway that takes another configuration reads tokenizers. Errors: what
 // the gateway says, kBadConfig (400), kInvalidArgument (404) and kIo.
 Result<net::HttpResponse> config_call(const cli::Arguments& arguments, ConfigCall asked);
-// The same of the gateway at that admin listener's URL.
+// The same of the gateway at that admin listener's URL: in two steps, where it matters whether the
+// gateway has refused it or its answer was lost.
+Result<net::HttpResponse> config_answer_at(const std::string& url, const std::string& key,
+                                           ConfigCall asked);
+Error config_refused(const net::HttpResponse& response);
+// In one.
 Result<net::HttpResponse> config_call_at(const std::string& url, const std::string& key,
                                          ConfigCall asked);
 

@@ -26,6 +26,7 @@ namespace pelton::apps {
 namespace {
 
 using cli::Flag;
+using gateway::LostAnswer;
 using gateway::StagedChange;
 using gateway::StagedFigures;
 
@@ -36,10 +37,13 @@ constexpr std::chrono::milliseconds kLook{500};
 struct Stop {
   std::string region;
   std::string url;
-  std::string etag = {};      // of the text before, and of what was put there afterwards
-  int64_t number_before = 0;  // in its history
-  bool changes = false;       // the patch makes another text of its file
+  std::string etag = {};  // of the text before, and of what was put there afterwards
+  std::string etag_before = {};
+  std::string etag_planned = {};  // of the text that the patch makes
+  int64_t number_before = 0;      // in its history
+  bool changes = false;           // the patch makes another text of its file
   bool is_changed = false;
+  bool is_unsure = false;  // whether it is: its answer was lost, and it was not there so far
 };
 
 // Whoever asks: the flags' values, in words of their own.
@@ -145,7 +149,7 @@ Result<void> plan_stop(const Staging& staging, Stop& stop) {
   }
   const Json& last = entries->as_array().back();
   stop.number_before = last.integer("n").value_or(0);
-  stop.etag = last.string("etag").value_or("");
+  stop.etag = stop.etag_before = last.string("etag").value_or("");
   // Dry, of the very text that there is a way back to.
   TRY_ASSIGN(const net::HttpResponse planned,
              ask_stop(staging, stop,
@@ -155,6 +159,7 @@ Result<void> plan_stop(const Staging& staging, Stop& stop) {
                        .etag = stop.etag}));
   TRY_ASSIGN(const Json answer, Json::parse(planned.body));
   stop.changes = !answer.boolean("same").value_or(false);
+  stop.etag_planned = answer.string("etag").value_or("");
   if (answer.boolean("writable").value_or(true)) return {};
   return Error{ErrorCode::kIo, fmt::format("{} may not write its file", stop.url), {}};
 }
@@ -168,15 +173,58 @@ std::string plain(std::string text) {
   return text.substr(0, kMax);
 }
 
-Result<void> put_patch(const Staging& staging, Stop& stop) {
-  TRY_ASSIGN(
-      const net::HttpResponse answer,
-      ask_stop(staging, stop,
-               {.method = "PATCH",
-                .body = staging.patch,
-                .etag = stop.etag,
-                .why = plain(fmt::format("staged, {} first", staging.stops.front().region))}));
-  stop.etag = std::string(answer.headers.get("ETag"));
+std::string etag_at(const Staging& staging, const Stop& stop) {
+  const auto file = ask_stop(staging, stop, {});
+  return file.ok() ? std::string(file->headers.get("ETag")) : std::string();
+}
+
+// The patch went out, and nobody has said what became of it.
+Result<void> find_lost(const Staging& staging, Stop& stop, const std::string& trouble,
+                       const base::Clock& clock) {
+  fmt::print(stderr, "{} {}: no answer ({}); its file is read\n", stop.region, stop.url, trouble);
+  const int64_t end_ns = clock.now_ns() + staging.grace_ns;
+  for (;;) {
+    const std::string now = etag_at(staging, stop);
+    const LostAnswer found =
+        gateway::lost_answer(now, stop.etag, stop.etag_planned, clock.now_ns() >= end_ns);
+    if (found == LostAnswer::kThere) {
+      stop.etag = now;
+      stop.is_changed = true;
+      return {};
+    }
+    if (found == LostAnswer::kWait) {
+      std::this_thread::sleep_for(kLook);
+      continue;
+    }
+    // It may still arrive: if it has, take_back() knows it by its ETag.
+    stop.etag = stop.etag_planned;
+    stop.is_unsure = found == LostAnswer::kUnsure;
+    return Error{ErrorCode::kIo,
+                 fmt::format("{} ({}): {}, and {}", stop.region, stop.url, trouble,
+                             found == LostAnswer::kAway ? "somebody else has changed the file"
+                                                        : "its file does not have the change"),
+                 {}};
+  }
+}
+
+Result<void> put_patch(const Staging& staging, Stop& stop, const base::Clock& clock) {
+  constexpr int kServerErrors = 500;  // as of a proxy that has lost the gateway
+  const Result<net::HttpResponse> answer = config_answer_at(
+      stop.url, staging.key,
+      {.method = "PATCH",
+       .body = staging.patch,
+       .etag = stop.etag,
+       .why = plain(fmt::format("staged, {} first", staging.stops.front().region))});
+  if (!answer.ok()) return find_lost(staging, stop, answer.error().message, clock);
+  if (answer->status >= kServerErrors) {
+    return find_lost(staging, stop, config_refused(*answer).message, clock);
+  }
+  if (answer->status != 200) {
+    Error error = config_refused(*answer);
+    error.message = fmt::format("{} ({}): {}", stop.region, stop.url, error.message);
+    return error;
+  }
+  stop.etag = std::string(answer->headers.get("ETag"));
   stop.is_changed = true;
   return {};
 }
@@ -185,16 +233,19 @@ Result<void> put_patch(const Staging& staging, Stop& stop) {
 bool take_back(Staging& staging, const std::string& reason) {
   bool all = true;
   for (auto stop = staging.stops.rbegin(); stop != staging.stops.rend(); ++stop) {
-    if (!stop->is_changed) continue;
+    if (!stop->is_changed && !stop->is_unsure) continue;
     const auto done =
         ask_stop(staging, *stop,
                  {.method = "POST",
                   .path = fmt::format("{}/history/{}/revert", kConfig, stop->number_before),
                   .etag = stop->etag,
                   .why = plain("taken back: " + reason)});
-    if (done.ok()) {
-      stop->is_changed = false;
-      fmt::print(stderr, "taken back: {} {}\n", stop->region, stop->url);
+    // Its answer may be lost, too.
+    if (done.ok() || etag_at(staging, *stop) == stop->etag_before) {
+      const bool may_come = stop->is_unsure && !done.ok();
+      stop->is_changed = stop->is_unsure = false;
+      fmt::print(stderr, "taken back: {} {}{}\n", stop->region, stop->url,
+                 may_come ? " (the change was never there; look again, should it be late)" : "");
     } else {
       all = false;
       fmt::print(stderr, "NOT taken back: {}\n", done.error().message);
@@ -242,7 +293,7 @@ Result<void> stage_region(Staging& staging, size_t first, size_t end,
     Stop& stop = staging.stops[i];
     if (!stop.changes) continue;
     TRY_ASSIGN(StagedFigures before, figures_of(staging, stop));
-    TRY(put_patch(staging, stop));
+    TRY(put_patch(staging, stop, clock));
     const StagedChange::Rules rules{.watch_ns = staging.watch_ns,
                                     .grace_ns = staging.grace_ns,
                                     .failed_max = staging.failed_max,

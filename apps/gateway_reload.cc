@@ -581,7 +581,7 @@ net::HttpResponse GatewayReload::try_out(const std::string& text,
   const auto changes = gateway::config_changes(gateway_.effective_config(), after);
   if (!changes.ok()) return refusal(bad_config(changes.error()));
   w.begin_object().key("same").boolean(before.ok() && *before == text);
-  w.key("file").string(after);
+  w.key("etag").string(etag_of(text)).key("file").string(after);
   write_changes(w, *changes);
   const std::vector<std::string_view> kept = gateway_.takes_new_start(read->options.gateway.config);
   w.key("takes_new_start").begin_array();

@@ -54,17 +54,17 @@ class GatewayReload {
   // line), nor does one where the file may not be written (409 config_not_writable); a right one
   // replaces the file and is in force: {"changes":[{"change":"added","kind":"pool","name":"b",
   // "value":""}],"takes_new_start":[...]}; with ?dry_run=true nothing is written, and it is only
-  // said what would be: these, "same": whether it is the file as it is, "file": what the text comes
-  // to with all that it leaves out, and "writable": whether the file may be written here. Where
-  // somebody else has changed the file meanwhile it stays (412 config_changed). PATCH takes a merge
-  // patch of JSON (gateway/config_patch.h). GET, PUT, PATCH and DELETE
-  // /v1/config/KIND/NAME: of one object of the file (gateway/config_edit.h), and /v1/config/KIND
-  // where there is one of that kind: the same, with all else as it stands. ?form=json: what the
-  // file says, as a patch is of it. ?form=effective: what is in force, and ?form=file what the file
-  // says, each with all that is left out. GET /v1/config/history, /v1/config/history/N: texts that
-  // the file had; POST /v1/config/history/N/revert: as PUT of that one. What is said in the header
-  // X-Pelton-Why of a change is the first line of its changes in the history, and of its audit
-  // line's detail: "why: ...". GET /v1/config/state:
+  // said what would be: these, "same": whether it is the file as it is, "etag": that the text would
+  // have, "file": what it comes to with all that it leaves out, and "writable": whether the file
+  // may be written here. Where somebody else has changed the file meanwhile it stays (412
+  // config_changed). PATCH takes a merge patch of JSON (gateway/config_patch.h). GET, PUT, PATCH
+  // and DELETE /v1/config/KIND/NAME: of one object of the file (gateway/config_edit.h), and
+  // /v1/config/KIND where there is one of that kind: the same, with all else as it stands.
+  // ?form=json: what the file says, as a patch is of it. ?form=effective: what is in force, and
+  // ?form=file what the file says, each with all that is left out. GET /v1/config/history,
+  // /v1/config/history/N: texts that the file had; POST /v1/config/history/N/revert: as PUT of that
+  // one. What is said in the header X-Pelton-Why of a change is the first line of its changes in
+  // the history, and of its audit line's detail: "why: ...". GET /v1/config/state:
   // {"file","at","why","error","takes_new_start":[...]} of the last reading. `who` asks, as the log
   // has it. This may take seconds, and waits for other changes: apps/config_worker.h.
   net::HttpResponse answer(const net::HttpRequest& request, std::string_view who);

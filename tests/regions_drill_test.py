@@ -2,12 +2,15 @@
 """Two regions, each with two gateways and four workers, under load: what new requests get five seconds behind each misfortune, what
 those get that are tied to a lost region, and where requests go once it is over.
 
-usage: regions_drill_test.py BINARY    PELTON_FULL: all misfortunes and 200 streams; DRILL_SHORT: one region lost and back, 20 streams
+usage: regions_drill_test.py BINARY    PELTON_FULL: all misfortunes and 200 streams; DRILL_SHORT: one region lost and back,
+                                       a bad configuration, 20 streams
                                        DRILL_STEPS: of all of them these, as region_slowed,links_cut
 """
 import collections
+import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +33,8 @@ class Drill(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         links = Links()
         self.addCleanup(links.close)
-        etcd = FULL and regions_fixture.has_etcd()
+        # A patch takes workers out of files, not out of an etcd.
+        etcd = FULL and "configuration" not in self._testMethodName and regions_fixture.has_etcd()
         script = {**regions_fixture.SCRIPT, "step_ms": 60 if FULL else 15}
         self.regions = []
         for name in ("eu", "us"):
@@ -179,6 +183,32 @@ class Drill(unittest.TestCase):
         self.us.fault()
         self.assertLessEqual(share, 0.1)
         self.returns(self.us, 30)
+
+    def test_a_bad_configuration_staged(self):
+        """Staged in eu, whose gateways then know no worker, it is taken back, and us never sees it."""
+        before = [[region.file(g).read_text() for g in range(2)] for region in self.regions]
+        gone = {f"http://127.0.0.1:{port}": None for places in self.eu.places for port in places["fleet"]}
+        patch = {"worker": gone | {f"http://127.0.0.1:{regions_fixture.free_port()}": {"pool": "box"}}}
+        to = [word for region in self.regions for port in region.admins for word in ("--to", f"{region.name}=http://127.0.0.1:{port}")]
+        begun = time.monotonic()
+        done = subprocess.run([gateway_fixture.BINARY, "fleet", "stage", "-", *to, "--watch", "30", "--grace", "2"], input=json.dumps(patch),
+                              capture_output=True, text=True, timeout=120, check=False)
+        over = time.monotonic()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("All is as it was before", done.stderr)
+        self.assertIn("eu (http", done.stderr)
+        self.assertEqual([[region.file(g).read_text() for g in range(2)] for region in self.regions], before)
+        for port in self.us.admins:
+            [first] = json.loads(regions_fixture.ask(port, "GET", "/v1/config/history")[1])["entries"]
+            self.assertEqual(first["who"], "start")
+        print(f"  taken back after {over - begun:.1f} s", flush=True)
+        self.settle("bad configuration staged and taken back", over, 8)
+        us = [one for one in self.clients.since(begun) if one["home"] == "us"]
+        self.assertGreater(len(us), 20)
+        self.assertEqual([one for one in us if one["what"] != "good"], [])
+        self.wait_for_all()
+        self.returns(self.eu, 8 if FULL else 3)
+        self.end()
 
     def links_cut(self):
         begun = time.monotonic()

@@ -4,9 +4,12 @@ back with its reason, and the other region has never seen it.
 
 usage: regions_stage_test.py BINARY
 """
+import contextlib
 import json
 import pathlib
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,55 @@ from ports import free_port
 
 CHAT = "/v1/chat/completions"
 GOOD = {"gateway": {"retries": 3}}
+
+
+class Cutter:
+    """TCP to one port. Of a request that begins as one of `cut`, so many times, the gateway gets all, and the connection breaks once it
+    has answered; `swallows`: it gets nothing of it."""
+
+    def __init__(self, port):
+        self.target, self.cut, self.swallows, self.were = port, {}, False, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.pass_on, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def is_cut(self, data):
+        for begin, times in self.cut.items():
+            # A dry run is another path.
+            if data.startswith(begin) and times > 0:
+                self.cut[begin] = times - 1
+                self.were += 1
+                return True
+        return False
+
+    def pass_on(self, near):
+        with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self.target)) as far:
+            near.settimeout(30)
+            far.settimeout(30)
+            cuts = False
+            while True:
+                ready = select.select([near, far], [], [], 30)[0]
+                if not ready:
+                    return
+                if near in ready:
+                    data = near.recv(1 << 20)
+                    cuts = cuts or self.is_cut(data)
+                    if not data or (cuts and self.swallows):
+                        return
+                    far.sendall(data)
+                else:
+                    data = far.recv(1 << 20)
+                    if not data or cuts:
+                        return
+                    near.sendall(data)
+
+    def close(self):
+        self.listener.close()
 
 
 class Region(Fleet):
@@ -194,6 +246,44 @@ class Stage(unittest.TestCase):
         self.assertIn("it was broken off. All is as it was before", said)
         self.assertEqual(self.eu.config.read_text(), self.eu.before)
         self.assertEqual(self.eu.history()[-1]["changes"][0], "why: taken back: it was broken off")
+        self.expect_untouched(self.us)
+
+    def through(self, cutter):
+        """The last region's gateway is reached through it."""
+        self.addCleanup(cutter.close)
+        self.us.url = f"http://127.0.0.1:{cutter.port}"
+        return cutter
+
+    def test_a_patch_whose_answer_is_lost_is_found_and_goes_on(self):
+        cutter = self.through(Cutter(self.us.admin))
+        cutter.cut = {b"PATCH /v1/config HTTP": 1}
+        done = self.stage(GOOD, "--watch", 1)
+        self.assertEqual((done.returncode, cutter.were), (0, 1), done.stderr)
+        self.assertIn("no answer", done.stderr)
+        self.assertEqual(done.stdout.splitlines()[2:], ["eu: good", "us: good"])
+        self.assertEqual(self.us.history()[-1]["changes"], ["why: staged, eu first", "~ gateway: retries = 2 -> 3"])
+        self.assertEqual(len(self.us.history()), 2)
+
+    def test_one_whose_answers_are_lost_is_taken_back_where_it_was_taken(self):
+        cutter = self.through(Cutter(self.us.admin))
+        # The revert's answer is lost, too.
+        cutter.cut = {b"PATCH /v1/config HTTP": 1, b"POST /v1/config/history": 1}
+        done = subprocess.run([gateway_fixture.BINARY, "fleet", "stage", "-", "--to", f"us={self.us.url}", "--watch", "1", "--grace", "2"],
+                              input=json.dumps(self.us.without_worker()), capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual((done.returncode, cutter.were), (1, 2), done.stderr)
+        self.assertIn("no worker of box takes requests any more", done.stderr)
+        self.assertIn("All is as it was before", done.stderr)
+        self.assertEqual(self.us.config.read_text(), self.us.before)
+        self.assertEqual(len(self.us.history()), 3)
+
+    def test_one_that_never_arrives_is_an_error_and_the_first_region_is_as_before(self):
+        cutter = self.through(Cutter(self.us.admin))
+        cutter.cut, cutter.swallows = {b"PATCH /v1/config HTTP": 1}, True
+        done = self.stage(GOOD, "--watch", 1, "--grace", 2)
+        self.assertEqual((done.returncode, cutter.were), (1, 1), done.stderr)
+        self.assertIn("its file does not have the change. All is as it was before", done.stderr)
+        self.assertEqual(self.eu.config.read_text(), self.eu.before)
+        self.assertEqual(len(self.eu.history()), 3)
         self.expect_untouched(self.us)
 
     def test_what_somebody_else_has_written_meanwhile_stays(self):

@@ -55,4 +55,11 @@ StagedChange::Verdict StagedChange::note_silent(const std::string& trouble, int6
   return end(Verdict::kBad, "the gateway does not answer: " + trouble);
 }
 
+LostAnswer lost_answer(std::string_view now, std::string_view before, std::string_view planned,
+                       bool is_time_over) {
+  if (!now.empty() && now == planned) return LostAnswer::kThere;
+  if (!now.empty() && now != before) return LostAnswer::kAway;
+  return is_time_over ? LostAnswer::kUnsure : LostAnswer::kWait;
+}
+
 }  // namespace pelton::gateway

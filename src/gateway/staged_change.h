@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 
 namespace pelton::gateway {
 
@@ -56,5 +57,16 @@ class StagedChange {
   int64_t whole_ns_;     // when all pools that had workers had some last
   std::string reason_;
 };
+
+// Whether a change whose answer was lost is there, by the ETag that the file has since.
+enum class LostAnswer {
+  kWait,    // not yet: a gateway reads it for a while before it is there
+  kThere,   // it was taken
+  kAway,    // it was not, and whoever has changed the file meanwhile keeps it from being taken
+  kUnsure,  // the file was as before, or nobody said so, until the end of the time for it
+};
+// `now`: empty where the gateway did not answer. It is about one that had to find `before` there.
+LostAnswer lost_answer(std::string_view now, std::string_view before, std::string_view planned,
+                       bool is_time_over);
 
 }  // namespace pelton::gateway

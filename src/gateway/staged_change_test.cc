@@ -89,5 +89,15 @@ TEST(StagedChange, AGatewayThatBeganAnewCountsAnew) {
   EXPECT_EQ(change().note(figures(20, 10), kS), Verdict::kBad);
 }
 
+TEST(StagedChange, WhoseAnswerWasLostIsFoundByTheETag) {
+  EXPECT_EQ(lost_answer("b", "a", "b", false), LostAnswer::kThere);
+  EXPECT_EQ(lost_answer("b", "a", "b", true), LostAnswer::kThere);
+  EXPECT_EQ(lost_answer("c", "a", "b", false), LostAnswer::kAway);
+  for (const char* now : {"a", ""}) {
+    EXPECT_EQ(lost_answer(now, "a", "b", false), LostAnswer::kWait);
+    EXPECT_EQ(lost_answer(now, "a", "b", true), LostAnswer::kUnsure);
+  }
+}
+
 }  // namespace
 }  // namespace pelton::gateway
