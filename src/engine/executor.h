@@ -29,7 +29,7 @@ struct ExecutorCapacity {
   // ones fill a step. 0, and embedding_size 0: this executor makes none.
   int pooled_sequences_max = 0;
   int embedding_size = 0;
-  int label_count = 0;  // of a classification head; 0: there is none
+  int label_count = 0;         // of a classification head; 0: there is none
   bool weighs_tokens = false;  // there is a sparse head: Pooling::kWeights
   // An encoder: it makes embeddings only, and each prompt is computed whole, in one step.
   bool whole_prompts = false;
