@@ -188,8 +188,7 @@ class WorkloadApi(http.server.ThreadingHTTPServer):
             self.replicas = 0
             processes = [one["process"] for one in self.pods.values()]
         for process in processes:
-            if process.poll() is None:
-                os.kill(process.pid, signal.SIGKILL)
+            process.kill()  # nobody, where it has gone by itself
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
