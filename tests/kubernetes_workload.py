@@ -2,7 +2,6 @@
 with optimistic locking, and a controller that takes the pods a real one would."""
 import http.server
 import json
-import os
 import re
 import signal
 import subprocess
