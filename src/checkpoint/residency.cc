@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -95,7 +95,7 @@ class Reading {
     readers_.reserve(kReaders);
     try {
       for (int i = 0; i < kReaders; ++i) readers_.emplace_back([this] { read(); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // of the thread, or of the memory for what begins it
       if (readers_.empty()) throw;
     }
   }
