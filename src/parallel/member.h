@@ -49,7 +49,7 @@ class Member {
     std::string secret = {};  // of a group on several hosts (rendezvous.h)
     int64_t job_limit_ms = 60'000;
     int64_t silence_max_ns = 3'000'000'000;
-    // On the watching thread. Does not return.
+    // On the watching thread, or on the one that joins while no job has come. Ends the process.
     std::function<void(const Loss& loss)> on_lost;
   };
 
