@@ -76,8 +76,11 @@ Result<void> Member::take_job(std::string_view text) {
     processors_.push_back(static_cast<int>(processor.as_integer()));
   }
   const Result<void> joined = join_exchange(whole);
-  // A leader that went meanwhile is the cause, which the watching thread says.
-  if (!joined.ok()) std::this_thread::sleep_for(kDeeperCause);
+  if (!joined.ok() && joined.error().code == ErrorCode::kUnavailable) {
+    // Where the leader has gone meanwhile that is the cause, which the watching thread says.
+    std::this_thread::sleep_for(kDeeperCause);
+    options_.on_lost({.why = joined.error().message});
+  }
   ::close(options_.descriptors.data);
   joined_.store(joined.ok());
   return joined;
