@@ -236,16 +236,7 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
                                 log.error(fmt::format("rank {} ends: {}", rank, loss.why));
                                 _exit(cli::kExitStuck);
                               }});
-  const auto check_lost = [&](const Error& error) {
-    if (error.code != ErrorCode::kUnavailable) return;
-    // As the thread that watches sees it: with its exit code.
-    log.error(of_rank(error).message);
-    _exit(cli::kExitStuck);
-  };
-  if (!member.ok()) {
-    check_lost(member.error());
-    return of_rank(member.error());
-  }
+  if (!member.ok()) return of_rank(member.error());  // one that is lost does not come to here
   // Who stops the leader lets it drain, for which it needs its followers; until here a signal ends
   // a rank that waits.
   for (const int meant : {SIGINT, SIGTERM, SIGHUP}) std::signal(meant, SIG_IGN);
@@ -254,7 +245,11 @@ Result<void> follow_as(const cli::Arguments& arguments, const std::string& model
   const parallel::ProcessorScope processors(started.processors);
   const Result<void> followed = executor::follow(**member, options);
   if (followed.ok()) return {};
-  check_lost(followed.error());
+  if (followed.error().code == ErrorCode::kUnavailable) {
+    // Lost, as the watching thread sees it: with its exit code.
+    log.error(of_rank(followed.error()).message);
+    _exit(cli::kExitStuck);
+  }
   return of_rank(followed.error());
 }
 

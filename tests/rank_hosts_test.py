@@ -331,6 +331,7 @@ class Starts(Hosts):
         here = self.rank(1, 3)
         self.check_ends(leader, f"rank 2 not at {LEADER}:{self.port} within 2 s")
         self.check_ends(here, "rank 1: the group does not begin: rank 2 not at")
+        self.assertEqual([leader.wait(), here.wait()], [1, 1])  # nobody was lost
 
     def test_a_leader_that_stops_while_it_waits_for_others_is_left(self):
         leader = self.rank(0, 3)
@@ -353,7 +354,24 @@ class Starts(Hosts):
         begun = time.monotonic()
         self.assertEqual(here.wait(20), EXIT_LOST)
         self.assertLess(time.monotonic() - begun, 5)
-        self.check_ends(here, "rank 1: ", "leader")
+        self.check_ends(here, "rank 1 ends: the leader has gone before the group began")
+
+    def test_a_leader_that_is_killed_in_its_start_is_lost(self):
+        """At any moment: while they meet, connect, load, compare, or just after."""
+        codes = []
+        for delay in [random.uniform(0, 0.4) for _ in range(24 if FULL else 6)]:
+            leader = self.rank(0, 2, "--rank-wait-seconds", 3)
+            here = self.rank(1, 2, "--rank-wait-seconds", 3)
+            wait_for(lambda: "on processors" in here.text() and "on processors" in leader.text(), 20)
+            time.sleep(delay)
+            leader.process.kill()
+            begun = time.monotonic()
+            codes.append(here.wait(20))
+            self.assertLess(time.monotonic() - begun, 5)
+            is_met = "not there within 3 s" not in here.text()
+            self.assertEqual(codes[-1], EXIT_LOST if is_met else 1, (delay, here.log))
+            self.check_ends(here, "rank 1")
+        self.assertIn(EXIT_LOST, codes)
 
     def test_a_leader_that_does_not_come_is_named(self):
         self.check_ends(self.rank(1, 2, "--rank-wait-seconds", 1), f"rank 1: the leader at {LEADER}:{self.port}: not there within 1 s")

@@ -42,7 +42,12 @@ Result<std::unique_ptr<Member>> Member::join(const Options& options) {
   member->begin_watching();  // a leader that waits for others beats, too (rendezvous.h)
   TRY_ASSIGN(const std::optional<std::string> text, member->steps_.receive(options.job_limit_ms));
   if (!text && is_own) return no_job();
-  if (!text) return Error{ErrorCode::kUnavailable, "the leader has gone before the group began"};
+  if (!text) {
+    member->ending_.store(true);  // it is said here, and once
+    const Loss loss{.why = "the leader has gone before the group began"};
+    options.on_lost(loss);
+    return Error{ErrorCode::kUnavailable, loss.why};
+  }
   member->has_job_.store(true);
   TRY(member->take_job(*text));
   return member;
@@ -71,6 +76,11 @@ Result<void> Member::take_job(std::string_view text) {
     processors_.push_back(static_cast<int>(processor.as_integer()));
   }
   const Result<void> joined = join_exchange(whole);
+  if (!joined.ok() && joined.error().code == ErrorCode::kUnavailable) {
+    // Where the leader has gone meanwhile that is the cause, which the watching thread says.
+    std::this_thread::sleep_for(kDeeperCause);
+    options_.on_lost({.why = joined.error().message});
+  }
   ::close(options_.descriptors.data);
   joined_.store(joined.ok());
   return joined;

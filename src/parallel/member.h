@@ -49,11 +49,12 @@ class Member {
     std::string secret = {};  // of a group on several hosts (rendezvous.h)
     int64_t job_limit_ms = 60'000;
     int64_t silence_max_ns = 3'000'000'000;
-    // On the watching thread. Does not return.
+    // On the watching thread, or on the one that joins. Does not return.
     std::function<void(const Loss& loss)> on_lost;
   };
 
-  // Errors: kUnavailable, kBadConfig where what came is no job.
+  // Errors: kUnavailable where the leader says that the group does not begin (one that is lost
+  // goes to on_lost instead), kBadConfig where what came is no job.
   static Result<std::unique_ptr<Member>> join(const Options& options);
   ~Member();
   Member(const Member&) = delete;
