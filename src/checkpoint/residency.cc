@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
-#include <exception>
 #include <thread>
 #include <vector>
 
