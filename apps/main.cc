@@ -55,6 +55,12 @@ void ignore_meaningless_signals() {
     _exit(pelton::cli::kExitFailure);
   } catch (...) {
   }
+  // One on its way, too, which ends where threads of a half-made object run: nothing here throws
+  // but what was refused.
+  if (std::uncaught_exceptions() > 0) {
+    std::fprintf(stderr, "pelton: %s\n", pelton::base::refused_resource().message.c_str());
+    _exit(pelton::cli::kExitFailure);
+  }
   std::abort();
 }
 
